@@ -1,0 +1,66 @@
+"""The vocabulary: what crosses a process, a file or the model. Imports nothing heavier than pydantic."""
+
+from easyagent.models.agent import AgentDefinition
+from easyagent.models.event import (
+    AgentCreated,
+    AgentEnded,
+    AgentEvent,
+    Conclusion,
+    MessageAdded,
+    Output,
+    Retrying,
+    RoundEnded,
+    RoundStarted,
+    Started,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+    UsageReported,
+    WrapUp,
+    parse_event,
+)
+from easyagent.models.job import (
+    Cause,
+    DeliveredFile,
+    FinishResult,
+    KillReceipt,
+    Stats,
+    SubAgentEnd,
+    SubAgentJob,
+    SubAgentStatus,
+)
+from easyagent.models.trace import Step, Trace
+from easyagent.models.usage import Usage
+
+__all__ = [
+    "AgentCreated",
+    "AgentDefinition",
+    "AgentEnded",
+    "AgentEvent",
+    "Cause",
+    "Conclusion",
+    "DeliveredFile",
+    "FinishResult",
+    "KillReceipt",
+    "MessageAdded",
+    "Output",
+    "Retrying",
+    "RoundEnded",
+    "RoundStarted",
+    "Started",
+    "Stats",
+    "Step",
+    "SubAgentEnd",
+    "SubAgentJob",
+    "SubAgentStatus",
+    "TextDelta",
+    "ToolFinished",
+    "ToolStarted",
+    "Trace",
+    "TurnStarted",
+    "Usage",
+    "UsageReported",
+    "WrapUp",
+    "parse_event",
+]

@@ -1,0 +1,134 @@
+"""SubAgentJob and how one ends: the records that cross processes and files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from easyagent.models.agent import AgentDefinition
+from easyagent.models.usage import Usage
+
+
+class SubAgentStatus(StrEnum):
+    """Where a sub-agent is in its life; the last five are ends."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    TERMINATED = "terminated"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (SubAgentStatus.STARTING, SubAgentStatus.RUNNING)
+
+
+class Cause(StrEnum):
+    """Why a sub-agent or a round of the main agent ended."""
+
+    FINISH_TASK = "finish_task"
+    NO_FINISH_TASK = "no_finish_task"
+    MAX_ITERATIONS = "max_iterations"
+    TIMEOUT = "timeout"
+    BUDGET = "budget"
+    TERMINATED = "terminated"
+    KERNEL_EXIT = "kernel_exit"
+    CRASH = "crash"
+    API_ERROR = "api_error"
+    LOST = "lost"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Stats(_Record):
+    """What an agent did: distinct files read, searches of files and of the web, pages extracted, commands run."""
+
+    runtime_seconds: int = 0
+    files_read: int = 0
+    searches: int = 0
+    web_pages: int = 0
+    commands: int = 0
+
+
+class SubAgentJob(_Record):
+    """Everything a sub-agent process needs but its key, which arrives on its stdin. Written as `job.json`."""
+
+    agent_id: int
+    sub_conversation_id: str
+    conversation_id: str
+    summary: str
+    task: str
+    definition: AgentDefinition
+    workspace: str
+    """Absolute path; the working directory of the agent."""
+    deliverables_dir: str
+    """Relative to the workspace."""
+    write_paths: tuple[str, ...] = ()
+    """Relative to the workspace: what the agent may write beside its deliverables."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 600
+    run_in_background: bool = False
+    output_schema: dict[str, Any] | None = None
+    language: str = "en"
+    permissions: str = "ask"
+    created_at: str
+    """ISO 8601, UTC."""
+    parent_trace_id: str | None = None
+    spawned_by_tool: str | None = None
+    existing_files: tuple[str, ...] = ()
+    """Files that lay in the deliverables directory before the run; they are not this run's deliverables."""
+    owner_pid: int | None = None
+    """The process that owns this run and its start time (seconds since boot): who must write `end.json`."""
+    owner_started: float | None = None
+
+
+class FinishResult(_Record):
+    """What finish_task handed over. Written once as `result.json` by the sub-agent."""
+
+    success: bool
+    summary: str
+    report: str | None = None
+    result: Any = None
+
+
+class KillReceipt(_Record):
+    """What a kill found: processes ended by force, and those that would not die."""
+
+    processes_killed: int = 0
+    still_alive: int = 0
+
+
+class DeliveredFile(_Record):
+    """One file of the deliverables directory, by relative POSIX path."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class SubAgentEnd(_Record):
+    """How a sub-agent ended: one per run, written as `end.json` by its owner, first writer wins."""
+
+    status: SubAgentStatus
+    cause: Cause
+    ended_at: str
+    exit_code: int | None = None
+    receipt: KillReceipt = KillReceipt()
+    stats: Stats = Stats()
+    usage: Usage = Usage()
+    model: str = ""
+    result_summary: str = ""
+    result: Any = None
+    files: tuple[DeliveredFile, ...] = ()
+    files_written: tuple[str, ...] = ()
+    """Every path the agent's file tools wrote, relative to the workspace."""
+    error: str | None = None
+    """One sentence, for ends that are a fault."""
+    last_action: str = ""
+    partial: bool = False
+    """True where the work was cut and what is on disk may be incomplete."""
