@@ -1,0 +1,101 @@
+"""Reads what read_file and list_files returned, and takes nothing for whole that is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from easyagent.demo.transcript import Exchange
+
+_PAGE = re.compile(
+    r"\[(?P<path>.*): lines (?P<first>\d+)-(?P<last>\d+) of (?P<total>\d+), (?P<size>\d+) bytes\]"
+)
+_LIST = re.compile(r"\[.*: (?P<count>\d+) entries\]")
+_SKIPPED_FOLDERS = {"sub_agent_results", "node_modules", "__pycache__"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """One file as read_file returned it, page by page.
+
+    `problem` is why it cannot be counted; `next_line` the line to read from, None when all is there.
+    """
+
+    path: str
+    text: str = ""
+    lines: int = 0
+    size_bytes: int = 0
+    pages: int = 0
+    next_line: int | None = 1
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of a list_files result; `problem` is its error; `missing` entries were cut off."""
+
+    files: tuple[str, ...] = ()
+    missing: int = 0
+    problem: str | None = None
+
+
+def file_text(path: str, exchanges: Iterable[Exchange]) -> FileText:
+    """Put the pages of `path` together. A page that is not whole makes the file unreadable, not shorter."""
+    lines: list[str] = []
+    size = total = pages = 0
+    for exchange in exchanges:
+        if exchange.name != "read_file" or exchange.arguments.get("path") != path:
+            continue
+        page = _page(exchange)
+        if isinstance(page, str):
+            return FileText(path, pages=pages, next_line=None, problem=page)
+        first, total, size, part = page
+        if part and first != len(lines) + 1:
+            return FileText(path, pages=pages, next_line=None, problem="pages_do_not_join")
+        lines += part
+        pages += 1
+    if pages and len(lines) < total:
+        return FileText(path, pages=pages, next_line=len(lines) + 1)
+    text = "\n".join(lines)
+    # Each line may have lost "\r\n", and the file a byte order mark: anything more was cut inside a line.
+    if size > len(text.encode("utf-8", "surrogatepass")) + 2 * len(lines) + 3:
+        return FileText(path, pages=pages, next_line=None, problem="shorter_than_file")
+    return FileText(path, text, len(lines), size, pages, None if pages else 1)
+
+
+def _page(exchange: Exchange) -> tuple[int, int, int, list[str]] | str:
+    """First line, total lines, size and lines of a page; or what is wrong with it."""
+    if exchange.result is None:
+        return "no_result"
+    head, _, rest = exchange.result.partition("\n")
+    found = _PAGE.fullmatch(head)
+    if found is None:
+        return head.removeprefix("Error: ").strip() or "no_result"
+    first, last, total = int(found["first"]), int(found["last"]), int(found["total"])
+    count = max(0, last - first + 1) if total else 0
+    lines = rest.split("\n")
+    if count == 0 and total == 0:
+        return first, 0, int(found["size"]), []
+    tail = lines[count:]
+    whole = len(lines) >= count > 0 and (
+        tail[:1] != [] and tail[0].startswith("[") if last < total else not any(tail)
+    )
+    return (first, total, int(found["size"]), lines[:count]) if whole else "page_not_whole"
+
+
+def listing(exchange: Exchange) -> Listing:
+    """The files that a list_files call found, without hidden ones and sub-agents' results."""
+    head, *lines = (exchange.result or "").split("\n")
+    found = _LIST.fullmatch(head)
+    if found is None:
+        return Listing(problem=head.removeprefix("Error: ").strip() or "no_result")
+    entries = [line for line in lines if "\t" in line or line.endswith("/")]
+    files = tuple(entry.split("\t")[0] for entry in entries if "\t" in entry)
+    missing = max(0, int(found["count"]) - len(entries))
+    return Listing(tuple(file for file in files if not _skipped(file)), missing)
+
+
+def _skipped(path: str) -> bool:
+    parts = path.removeprefix("./").split("/")
+    return any(part.startswith(".") or part in _SKIPPED_FOLDERS for part in parts)
