@@ -32,7 +32,11 @@ class ToolCall:
         return cls(str(call.get("id") or _new_call_id()), clean(str(function.get("name") or "")), clean(text))
 
     def message_form(self) -> dict[str, Any]:
-        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
 
 
 @dataclass(frozen=True, slots=True)

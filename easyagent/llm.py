@@ -53,7 +53,13 @@ class EndpointModel:
     """A model behind any OpenAI-compatible chat-completions endpoint."""
 
     def __init__(
-        self, *, base_url: str, api_key: str | None, name: str, temperature: float | None = None, demo: bool = False
+        self,
+        *,
+        base_url: str,
+        api_key: str | None,
+        name: str,
+        temperature: float | None = None,
+        demo: bool = False,
     ) -> None:
         self.name, self.base_url, self._temperature, self._demo = name, base_url, temperature, demo
         self._key = api_key or NO_KEY
@@ -162,7 +168,8 @@ class EndpointModel:
         status = error.status_code if isinstance(error, openai.APIStatusError) else None
         text = str(error).lower()
         too_long = status in (400, 413) and any(
-            words in text for words in ("context length", "context_length", "maximum context", "too long", "context size")
+            words in text
+            for words in ("context length", "context_length", "maximum context", "too long", "context size")
         )
         return ContextTooLong(sentence, status=status) if too_long else ModelError(sentence, status=status)
 
@@ -195,7 +202,11 @@ class CallableModel:
     """A model that is the user's own async function: (messages, tools, model, temperature) -> dict."""
 
     def __init__(
-        self, call: Callable[..., Awaitable[Mapping[str, Any]]], *, name: str = "custom", temperature: float | None = None
+        self,
+        call: Callable[..., Awaitable[Mapping[str, Any]]],
+        *,
+        name: str = "custom",
+        temperature: float | None = None,
     ) -> None:
         self.name, self._call, self._temperature = name, call, temperature
 
@@ -243,7 +254,9 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     except Exception as error:
         if wanted:
             return wanted
-        raise ModelError(f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL.") from error
+        raise ModelError(
+            f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL."
+        ) from error
     finally:
         await client.close()
     if wanted is None:
@@ -257,10 +270,14 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     return wanted
 
 
-def _open_client(base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None) -> openai.AsyncOpenAI:
+def _open_client(
+    base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None
+) -> openai.AsyncOpenAI:
     import openai
 
-    loopback = urlsplit(base_url).hostname in ("localhost", "::1") or (urlsplit(base_url).hostname or "").startswith("127.")
+    loopback = urlsplit(base_url).hostname in ("localhost", "::1") or (urlsplit(base_url).hostname or "").startswith(
+        "127."
+    )
     http_client = openai.DefaultAsyncHttpxClient(
         trust_env=not loopback,  # a proxy never stands between this machine and itself
         event_hooks={"request": [on_request]} if on_request else {},
@@ -279,7 +296,7 @@ def _raw_stream() -> Any:
         def __new__(cls, *, response: Any, **_: Any) -> Any:
             return response
 
-    return RawStream[Any]
+    return RawStream
 
 
 def _is_cut(error: Exception) -> bool:

@@ -89,7 +89,9 @@ class ParentWatch:
     process is watched beside it where the platform can (pidfd, Linux).
     """
 
-    def __init__(self, on_line: Callable[[bytes], None], on_gone: Callable[[], None], *, parent_pid: int | None) -> None:
+    def __init__(
+        self, on_line: Callable[[bytes], None], on_gone: Callable[[], None], *, parent_pid: int | None
+    ) -> None:
         self._on_line, self._on_gone = on_line, on_gone
         self._pidfd = _open_pidfd(parent_pid)
         self._thread = threading.Thread(target=self._watch, name="parent-watch", daemon=True)

@@ -33,8 +33,8 @@ def fill(template: str, values: Mapping[str, object]) -> str:
 
 def detect_language(text: str, setting: str = "auto") -> Language:
     """The language to write in: the setting, or zh where over 10 % of the text, paths left out, is Han and no kana."""
-    if setting == "zh" or setting == "en":
-        return setting
+    if setting in ("zh", "en"):
+        return "zh" if setting == "zh" else "en"
     words = "".join(_PATH.sub("", text).split())
     if not words or _KANA.search(words):
         return "en"

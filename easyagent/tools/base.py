@@ -158,7 +158,11 @@ class _Missing(dict[str, str]):
 
 
 def tool(
-    name: str, *, arguments: type[BaseModel] | None = None, description: str | None = None, concurrent: bool = False
+    name: str,
+    *,
+    arguments: type[BaseModel] | None = None,
+    description: str | None = None,
+    concurrent: bool = False,
 ) -> Callable[[Run], Tool]:
     """Make a tool of an async function.
 
@@ -216,5 +220,3 @@ def _faults(error: ValidationError) -> str:
         given = "" if fault["type"] == "missing" else f" (got {str(fault['input'])[:60]!r})"
         parts.append(f"{where}: {fault['msg']}{given}")
     return "invalid arguments: " + "; ".join(parts) + "."
-
-

@@ -9,11 +9,23 @@ from pathlib import Path, PurePosixPath
 from easyagent.exceptions import ToolError
 
 PROTECTED_NAMES = frozenset(
-    {".git", ".subagent", ".subagents", ".ipynb_checkpoints", ".claude", ".opencode", ".mcp.json", "subagents", "agents.md"}
+    {
+        ".git",
+        ".subagent",
+        ".subagents",
+        ".ipynb_checkpoints",
+        ".claude",
+        ".opencode",
+        ".mcp.json",
+        "subagents",
+        "agents.md",
+    }
 )
 """Names (in lower case) that no agent writes at any depth: they configure agents or hold their records."""
 
-SKIPPED_DIRECTORIES = frozenset({".git", ".subagent", ".subagents", ".ipynb_checkpoints", "node_modules", "__pycache__", ".venv"})
+SKIPPED_DIRECTORIES = frozenset(
+    {".git", ".subagent", ".subagents", ".ipynb_checkpoints", "node_modules", "__pycache__", ".venv"}
+)
 """Left out of listings and searches."""
 
 MAX_PATH_CHARACTERS = 400
@@ -37,7 +49,11 @@ def relative_to(workspace: Path, path: Path) -> str:
 def resolve_readable(workspace: Path, text: str) -> Path:
     """The real path of something to read. Raises ToolError where it lies outside the workspace."""
     path = _resolve(workspace, text)
-    if workspace == Path.home().resolve() and path != workspace and path.relative_to(workspace).parts[0].startswith("."):
+    if (
+        workspace == Path.home().resolve()
+        and path != workspace
+        and path.relative_to(workspace).parts[0].startswith(".")
+    ):
         raise ToolError(f"{text} is a hidden file of the home directory, which agents may not read.")
     return path
 

@@ -71,7 +71,11 @@ def read_text(path: Path, shown: str) -> TextFile:
 
 
 def _decode(data: bytes, shown: str, *, cut: bool) -> tuple[str, str]:
-    for bom, name in ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):
+    for bom, name in (
+        (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
         if data.startswith(bom):
             return name, data.decode(name, "replace")
     if b"\0" in data[:8192]:

@@ -39,7 +39,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """Names of the two founding documents for the same tools."""
 
 MAIN_ONLY = frozenset({"create_sub_agent", "get_sub_agent_status", "terminate_sub_agent"})
-_INVALID_CODE = {"create_sub_agent"}
+_JSON_ANSWERS = MAIN_ONLY | {"task"}
+"""Tools whose every answer is JSON, a wrong argument included."""
 
 
 def canonical(names: Iterable[str]) -> set[str]:
@@ -120,6 +121,6 @@ class Toolbox:
 
 
 def _refused(entry: Tool, error: ToolError) -> ToolResult:
-    if entry.name in _INVALID_CODE:
+    if entry.name in _JSON_ANSWERS:
         return ToolResult.of({"success": False, "error": "invalid_argument", "message": str(error)})
     return ToolResult(f"Error: {error}", ok=False)

@@ -103,7 +103,9 @@ async def _status(descriptor: int) -> dict[str, int]:
     """The guard's one line, when the shell has ended; empty where the guard itself was killed."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb"))
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
+    )
     try:
         line = await reader.readline()
         status: dict[str, int] = json.loads(line) if line else {}

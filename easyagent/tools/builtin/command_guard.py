@@ -18,9 +18,9 @@ PR_SET_CHILD_SUBREAPER = 36
 KILL_SECONDS = 5.0
 
 
-def parents():
+def parents() -> dict[int, int]:
     """Parent of each process, from /proc; empty where there is none."""
-    found = {}
+    found: dict[int, int] = {}
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -37,9 +37,10 @@ def parents():
     return found
 
 
-def below(root):
+def below(root: int) -> set[int]:
     """The live descendants of a process."""
-    tree, found, waiting = parents(), set(), [root]
+    tree, waiting = parents(), [root]
+    found: set[int] = set()
     while waiting:
         parent = waiting.pop()
         for child, its_parent in tree.items():
@@ -49,7 +50,7 @@ def below(root):
     return found
 
 
-def reap():
+def reap() -> bool:
     """Collect dead children; True where no child is left, which for a reaper proves that nothing is."""
     while True:
         try:
@@ -60,18 +61,18 @@ def reap():
             return False
 
 
-def send(pid, number):
+def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except OSError:
         pass
 
 
-def kill_all(group):
+def kill_all(group: int) -> None:
     """Stop everything below this process, look again, kill, until no child is left."""
     end = time.monotonic() + KILL_SECONDS
     while time.monotonic() < end:
-        seen = set()
+        seen: set[int] = set()
         while new := below(os.getpid()) - seen:
             for pid in new:
                 send(pid, signal.SIGSTOP)
@@ -87,7 +88,7 @@ def kill_all(group):
         time.sleep(0.002)
 
 
-def main():
+def main() -> None:
     status_fd, command = int(sys.argv[1]), sys.argv[2]
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -53,7 +53,8 @@ async def read_file(
 
 
 def _within_budget(lines: list[str]) -> list[str]:
-    taken, used = [], 0
+    taken: list[str] = []
+    used = 0
     for line in lines:
         if len(line) > LINE_CHARACTERS:
             line = f"{line[:LINE_CHARACTERS]} [line cut: {len(line) - LINE_CHARACTERS:,} more characters]"
@@ -141,12 +142,16 @@ def _replace(path: Path, shown: str, data: bytes) -> None:
 async def list_files(
     ctx: ToolContext,
     path: Annotated[str, Field(description="Directory relative to the workspace.")] = ".",
-    pattern: Annotated[str | None, Field(description='Glob such as "**/*.csv"; lists matching files below path.')] = None,
+    pattern: Annotated[
+        str | None, Field(description='Glob such as "**/*.csv"; lists matching files below path.')
+    ] = None,
 ) -> ToolResult:
     real = resolve_readable(ctx.workspace, path)
     shown = relative_to(ctx.workspace, real)
     if not real.is_dir():
-        raise ToolError(f"{shown} is not a directory; read it with read_file." if real.exists() else f"{shown} does not exist.")
+        raise ToolError(
+            f"{shown} is not a directory; read it with read_file." if real.exists() else f"{shown} does not exist."
+        )
     entries = walk_glob(ctx.workspace, real, pattern) if pattern else _children(ctx.workspace, real)
     lines = [f"[{shown}: {len(entries)} entries]", *entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:

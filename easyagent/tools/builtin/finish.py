@@ -29,9 +29,27 @@ class FinishTask(BaseModel):
 async def finish_task(arguments: FinishTask, ctx: ToolContext) -> ToolResult:
     if ctx.finish is None:
         raise ToolError("finish_task is for sub-agents only; answer the user in words.")
+    _check_result(arguments.result, ctx.output_schema)
     ctx.finish(
         FinishResult(
-            success=arguments.success, summary=arguments.summary, report=arguments.report, result=arguments.result
+            success=arguments.success,
+            summary=arguments.summary,
+            report=arguments.report,
+            result=arguments.result,
         )
     )
     return ToolResult.of({"success": True, "message": strings(ctx.language)["finished"], "will_terminate": True})
+
+
+def _check_result(result: Any, schema: dict[str, Any] | None) -> None:
+    """Raises ToolError with the validation errors where a structured result was asked for and does not validate."""
+    if schema is None:
+        return
+    import jsonschema  # heavy, and only few tasks ask for a structured result
+
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    faults = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(result)][:5]
+    if faults:
+        raise ToolError(
+            f"result does not match the schema: {'; '.join(faults)}. Correct it and call finish_task again."
+        )

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -73,10 +73,15 @@ async def search_code(
     return ToolResult(cut_middle("\n".join(lines), RESULT_CHARACTERS))
 
 
-async def _search(request: dict[str, object]) -> dict[str, object]:
+async def _search(request: dict[str, Any]) -> dict[str, Any]:
     """Search in a process of its own: a regular expression can run for ever and holds the interpreter's lock."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", str(_WORKER), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-I",
+        "-S",
+        str(_WORKER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         output, _ = await asyncio.wait_for(process.communicate(json.dumps(request).encode()), SEARCH_SECONDS)
@@ -86,5 +91,5 @@ async def _search(request: dict[str, object]) -> dict[str, object]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    answer: dict[str, object] = json.loads(output)
+    answer: dict[str, Any] = json.loads(output)
     return answer

@@ -6,12 +6,14 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 MAX_BYTES = 4 * 1024 * 1024
 LINE_CHARACTERS = 300
 
 
-def files_below(root, skip):
+def files_below(root: str, skip: set[str]) -> Iterator[str]:
     """Every file below a directory in sorted order, or the file itself; symbolic links are not followed."""
     if os.path.isfile(root):
         yield root
@@ -22,7 +24,7 @@ def files_below(root, skip):
             yield os.path.join(directory, name)
 
 
-def text_of(path):
+def text_of(path: str) -> str | None:
     """The text of a regular file, or None for binary, special, linked and unreadable ones."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
@@ -35,15 +37,18 @@ def text_of(path):
     return None if b"\0" in data[:8192] else data.decode("utf-8", "replace")
 
 
-def search(request):
+def search(request: dict[str, Any]) -> dict[str, Any]:
     """All matching lines as `path:line: text`, up to the limit."""
     flags = re.IGNORECASE if request["ignore_case"] else 0
     query = request["query"] if request["regex"] else re.escape(request["query"])
     try:
         pattern = re.compile(query, flags)
     except re.error as error:
-        return {"error": f"the regular expression is not valid ({error}); leave out regex=true to search for plain text."}
-    matches, searched = [], 0
+        return {
+            "error": f"the regular expression is not valid ({error}); leave out regex=true to search for plain text."
+        }
+    matches: list[str] = []
+    searched = 0
     for path in files_below(request["root"], set(request["skip"])):
         if request["glob"] and not fnmatch.fnmatch(os.path.basename(path), request["glob"]):
             continue

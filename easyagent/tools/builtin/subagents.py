@@ -22,18 +22,27 @@ class CreateSubAgent(BaseModel):
     summary: Annotated[Text, Field(description="The task in 10-30 characters.")]
     task: Annotated[Text, Field(description="The task in full: goal, requirements, deliverables and scope of work.")]
     deliverables_dir: Annotated[
-        str | None, Field(description="Relative path for the results; default sub_agent_results/agent_{agent_id}.")
+        str | None,
+        Field(description="Relative path for the results; default sub_agent_results/agent_{agent_id}."),
     ] = None
     run_in_background: Annotated[
-        bool, Field(strict=True, description="True returns at once and notifies you at the end; false waits for the result.")
+        bool,
+        Field(
+            strict=True,
+            description="True returns at once and notifies you at the end; false waits for the result.",
+        ),
     ] = False
-    timeout_seconds: Annotated[int, Field(strict=True, ge=60, le=3600, description="Time limit, 60-3600 seconds.")] = 600
+    timeout_seconds: Annotated[int, Field(strict=True, ge=60, le=3600, description="Time limit, 60-3600 seconds.")] = (
+        600
+    )
     subagent_type: Annotated[str, Field(description="Kind of sub-agent.")] = "general"
     write_paths: Annotated[
-        list[str], Field(description="Workspace paths beside the deliverables directory that the sub-agent may write.")
+        list[str],
+        Field(description="Workspace paths beside the deliverables directory that the sub-agent may write."),
     ] = []
     output_schema: Annotated[
-        dict[str, Any] | None, Field(description="JSON Schema of a structured result that finish_task must hand over.")
+        dict[str, Any] | None,
+        Field(description="JSON Schema of a structured result that finish_task must hand over."),
     ] = None
 
 
@@ -51,7 +60,8 @@ async def terminate_sub_agent(agent_id: Annotated[int, Field(strict=True)], ctx:
 @builtin("get_sub_agent_status")
 async def get_sub_agent_status(
     agent_ids: Annotated[
-        list[Annotated[int, Field(strict=True)]], Field(min_length=1, max_length=200, description="Numbers to ask about.")
+        list[Annotated[int, Field(strict=True)]],
+        Field(min_length=1, max_length=200, description="Numbers to ask about."),
     ],
     ctx: ToolContext,
 ) -> ToolResult:
