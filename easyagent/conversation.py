@@ -99,8 +99,9 @@ class Conversation:
         return self._inbox.wakes and self._auto_rounds >= self._setup.config.max_auto_rounds
 
     @property
-    def model_name(self) -> str:
-        return self._setup.settings.name
+    def has_pending(self) -> bool:
+        """True where an end waits to be told, by a round that starts next or after the user's consent."""
+        return self._inbox.wakes
 
     async def configure(self, setup: Setup) -> None:
         """Use other settings from the next round on; sub-agents that run keep theirs."""

@@ -228,14 +228,10 @@ class CallableModel:
         usage = answer.get("usage")
         tokens = usage if isinstance(usage, Mapping) else {}
         prompt, completion = tokens.get("prompt_tokens"), tokens.get("completion_tokens")
-        known = isinstance(prompt, int) and isinstance(completion, int)
-        total = prompt + completion if known else None
-        return Reply(
-            content=text,
-            tool_calls=calls,
-            usage=Usage(prompt=prompt, completion=completion, total=total, cost_usd=None) if known else Usage.unknown(),
-            model=self.name,
-        )
+        counted = Usage.unknown()
+        if isinstance(prompt, int) and isinstance(completion, int):
+            counted = Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=None)
+        return Reply(content=text, tool_calls=calls, usage=counted, model=self.name)
 
     async def aclose(self) -> None:
         """Nothing is held open."""
