@@ -35,11 +35,19 @@ class AgentRegistry:
         """The definitions that may run as sub-agents, by name."""
         return [agent for _, agent in sorted(self._agents.items()) if agent.mode in ("subagent", "all")]
 
-    def copy(self) -> AgentRegistry:
-        """A registry with the same definitions: a project's own do not leak into another's."""
-        other = AgentRegistry()
-        other._agents = dict(self._agents)
-        return other
+    def for_workspace(self, workspace: Path) -> AgentRegistry:
+        """A registry of its own: the presets, over them the workspace's `subagents/custom.json`, over those
+        what was registered at run time. Raises ConfigError where that file is wrong."""
+        merged = AgentRegistry()
+        for agent in BUILTIN_AGENTS:
+            merged.register(agent)
+        custom = workspace / "subagents" / "custom.json"
+        if custom.exists():
+            merged.load_from_config(str(custom))
+        for agent in self._agents.values():
+            if agent not in BUILTIN_AGENTS:
+                merged.register(agent)
+        return merged
 
     def load_from_config(self, config_path: str) -> None:
         """Register every agent of a JSON file `{"agents": {name: {...}}}`.

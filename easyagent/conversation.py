@@ -50,6 +50,7 @@ class Setup:
 
     config: AgentConfig
     settings: ModelSettings
+    registry: AgentRegistry
     definition: AgentDefinition | None = None
     deliverables_root: str = "sub_agent_results"
     timeout_seconds: float | None = None
@@ -65,14 +66,13 @@ class Conversation:
         *,
         label: str,
         workspace: Path,
-        registry: AgentRegistry,
         open_model: Callable[[ModelSettings], ChatModel],
         on_event: Callable[[AgentEvent], None],
         launcher: Launcher | None = None,
     ) -> None:
         self.id = f"main_{uuid.uuid4().hex[:12]}"
         self.label, self.workspace = label, workspace.resolve()
-        self._setup, self._registry, self._open_model, self._on_event = setup, registry, open_model, on_event
+        self._setup, self._open_model, self._on_event = setup, open_model, on_event
         self._inbox = Inbox()
         self._messages = Messages()
         self._language: Language | None = None
@@ -234,7 +234,7 @@ class Conversation:
             label=self.label,
             workspace=self.workspace,
             settings=self._setup.settings,
-            registry=self._registry,
+            registry=self._setup.registry,
             language=config.language,
             permissions=config.permissions,
             max_concurrent=config.max_concurrent,

@@ -75,10 +75,9 @@ class AgentRunner:
             else:
                 settings = await endpoints.settings(self._config)
             conversation = Conversation(
-                Setup(config=self._config, settings=settings, tools=self._tools),
+                Setup(config=self._config, settings=settings, registry=self._registry, tools=self._tools),
                 label="main",
                 workspace=self._config.workspace or Path.cwd(),
-                registry=self._registry,
                 open_model=model,
                 on_event=on_event,
             )

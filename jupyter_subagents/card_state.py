@@ -238,9 +238,7 @@ def _sub(state: CardState, event: AgentEvent) -> CardState:
     return _with_agent(state, event.agent_id, lambda card: _card_after(card, event))
 
 
-def _with_agent(
-    state: CardState, agent_id: int | None, change: Callable[[SubAgentCard], SubAgentCard]
-) -> CardState:
+def _with_agent(state: CardState, agent_id: int | None, change: Callable[[SubAgentCard], SubAgentCard]) -> CardState:
     """Change one living card. An unknown or ended agent's events change nothing."""
     for index, card in enumerate(state.agents):
         if card.agent_id == agent_id and card.alive:
@@ -256,9 +254,7 @@ def _card_after(card: SubAgentCard, event: AgentEvent) -> SubAgentCard:
         card = replace(card, retry_reason="", retry_seconds=0.0)
     match event:
         case Started():
-            return replace(
-                card, status=SubAgentStatus.RUNNING, started_at=event.time, model=event.model or card.model
-            )
+            return replace(card, status=SubAgentStatus.RUNNING, started_at=event.time, model=event.model or card.model)
         case WrapUp():
             return replace(card, wrapping_up=True)
         case ToolStarted():

@@ -57,9 +57,7 @@ def _agent(agent: SubAgentCard) -> dict[str, Any]:
         "demo": agent.model == DEMO_MODEL,
         "usage": usage_view(agent.usage),
         "directory": line(agent.deliverables_dir, 300),
-        "files": [
-            {"path": line(f.path, 300), "size": size_text(f.size_bytes)} for f in agent.files[:MAX_FILES]
-        ],
+        "files": [{"path": line(f.path, 300), "size": size_text(f.size_bytes)} for f in agent.files[:MAX_FILES]],
         "more_files": max(0, len(agent.files) - MAX_FILES),
         "result": clean_text(agent.result_summary)[:8000],
         "error": line(agent.error, 1000),

@@ -55,5 +55,5 @@ class CellDisplay:
             "update_display_data",
             content,
             parent=self._parent,
-            ident=self._kernel.topic("update_display_data"),
+            ident=getattr(self._publisher, "topic", None),
         )

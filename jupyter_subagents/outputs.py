@@ -47,6 +47,16 @@ class CellOutput:
             display.show(self._bundle(final=False))
 
     @property
+    def live(self) -> bool:
+        """True where a widget shows it; a headless output is a record from the start."""
+        return self._card is not None
+
+    @property
+    def attached(self) -> bool:
+        """True once a front end has shown the live card."""
+        return self._card is not None and self._card.attached
+
+    @property
     def cell_id(self) -> str | None:
         return self._display.cell_id if self._display is not None else None
 

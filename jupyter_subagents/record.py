@@ -69,11 +69,7 @@ class _Record:
 
     def usage(self, view: dict[str, Any]) -> list[str]:
         usage, strings = view["usage"], self.strings
-        tokens = (
-            strings["tokens_unknown"]
-            if usage["tokens"] is None
-            else strings["tokens"].format(n=usage["tokens"])
-        )
+        tokens = strings["tokens_unknown"] if usage["tokens"] is None else strings["tokens"].format(n=usage["tokens"])
         if view["demo"]:
             return [tokens, strings["cost_demo"]]
         return [tokens, usage["cost"] or strings["cost_unknown"]]
@@ -149,10 +145,7 @@ class _Record:
             f"{escape(self.status(agent))}</span>"
         )
         lines = [
-            _div(
-                f"<strong>{escape(name)}</strong> · {escape(agent['type'])} · "
-                f"{escape(agent['summary'])} · {badge}"
-            ),
+            _div(f"<strong>{escape(name)}</strong> · {escape(agent['type'])} · {escape(agent['summary'])} · {badge}"),
             _div(_joined(self.facts(agent)), _MUTED + ";font-size:90%"),
         ]
         if agent["alive"] and agent["last_action"]:
@@ -160,9 +153,7 @@ class _Record:
         if agent["error"]:
             lines.append(_div(escape(agent["error"]), "color:#d64545;margin-top:4px"))
         if agent["result"]:
-            lines.append(
-                _div(escape(self.shortened(agent["result"], 4000)), "margin-top:4px;white-space:pre-wrap")
-            )
+            lines.append(_div(escape(self.shortened(agent["result"], 4000)), "margin-top:4px;white-space:pre-wrap"))
         if not agent["alive"]:
             lines.append(_div(self.files_html(agent), "margin-top:4px;font-size:90%"))
         return _div(
@@ -204,9 +195,7 @@ class _Record:
             return _div(text, "color:#d64545;margin:4px 0")
         if entry.kind == "tool":
             return _div(text, _MUTED + ";font-size:90%")
-        return _div(
-            text, _MUTED + ";border-top:1px solid rgba(128,128,128,0.35);margin:8px 0 4px 0;padding-top:4px"
-        )
+        return _div(text, _MUTED + ";border-top:1px solid rgba(128,128,128,0.35);margin:8px 0 4px 0;padding-top:4px")
 
     def answer_html(self, markdown: str, room: int) -> str:
         """The text as HTML; one that alone is too long is cut, and says so."""
@@ -225,9 +214,7 @@ class _Record:
     # --- plain text
 
     def text(self) -> str:
-        lines = [
-            " · ".join([self.strings["conversation"].format(label=self.view["label"]), *self.header_parts()])
-        ]
+        lines = [" · ".join([self.strings["conversation"].format(label=self.view["label"]), *self.header_parts()])]
         for agent in self.view["agents"]:
             lines += self.agent_lines(agent)
         lines.append("")

@@ -11,7 +11,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, TypeVar
 
@@ -39,6 +39,10 @@ class Runtime:
     def call(self, work: Coroutine[Any, Any, Result], timeout_seconds: float | None = None) -> Result:
         """Run a coroutine on the runtime's loop and wait for it. Not for the runtime's own thread."""
         return self.submit(work).result(timeout_seconds)
+
+    def hand_over(self, action: Callable[..., object], *arguments: object) -> None:
+        """Call something on the runtime's loop soon; from any thread, without waiting."""
+        self.loop.call_soon_threadsafe(action, *arguments)
 
     def on_shutdown(self, close: Any) -> None:
         """Register a coroutine function to run when the kernel ends."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from easyagent.models import (
 )
 from easyagent.subagents import SubAgentRun
 from easyagent.tools.base import SubAgentRequest
+from jupyter_subagents.card_model import CardState
 from jupyter_subagents.outputs import CellOutput
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,7 @@ class Prompt:
 
     text: str
     config: AgentConfig
+    registry: AgentRegistry
     definition: AgentDefinition | None = None
     deliverables_root: str = "sub_agent_results"
     timeout_seconds: float | None = None
@@ -39,11 +44,11 @@ class Prompt:
 class Session:
     """Drives one conversation and routes its events to the output they belong to. Lives on the runtime's loop."""
 
-    def __init__(self, label: str, workspace: Path, registry: AgentRegistry, endpoints: Endpoints) -> None:
+    def __init__(self, label: str, workspace: Path, endpoints: Endpoints) -> None:
         self.label, self.workspace = label, workspace
         self.conversation: Conversation | None = None
         self.outputs: list[CellOutput] = []
-        self._registry, self._endpoints = registry, endpoints
+        self._endpoints = endpoints
         self._waiting: deque[CellOutput] = deque()
         self._active: CellOutput | None = None
         self._waking: CellOutput | None = None
@@ -144,6 +149,7 @@ class Session:
         setup = Setup(
             config=prompt.config,
             settings=_with_definition(settings, prompt.definition),
+            registry=prompt.registry,
             definition=prompt.definition,
             deliverables_root=prompt.deliverables_root,
             timeout_seconds=prompt.timeout_seconds,
@@ -153,9 +159,8 @@ class Session:
                 setup,
                 label=self.label,
                 workspace=self.workspace,
-                registry=self._registry,
                 open_model=open_model,
-                on_event=self._route,
+                on_event=self._show,
             )
         else:
             await self.conversation.configure(setup)
@@ -177,6 +182,13 @@ class Session:
                 self._active = output
             output.state = _merged(output, old)
             old.finish()
+
+    def _show(self, event: AgentEvent) -> None:
+        """Take an event. What goes wrong while showing it must not end the agents it tells of."""
+        try:
+            self._route(event)
+        except Exception:
+            _log.exception("an event could not be shown: %s", event.type)
 
     def _route(self, event: AgentEvent) -> None:
         """Each event to its output: a sub-agent's to its home, the main agent's to the round's."""
@@ -221,9 +233,7 @@ _running: set[asyncio.Task[Any]] = set()
 """Holds tasks that nobody awaits: the loop itself keeps only weak references."""
 
 
-def _merged(output: CellOutput, old: CellOutput) -> Any:
-    from dataclasses import replace
-
+def _merged(output: CellOutput, old: CellOutput) -> CardState:
     living = tuple(agent for agent in old.state.agents if agent.alive)
     return replace(output.state, agents=living)
 

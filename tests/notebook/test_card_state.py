@@ -125,9 +125,7 @@ def test_a_sub_agents_life() -> None:
     state = fold(
         Started(time=103, agent_id=1, pid=7, agent="explore", model="m-real"),
         ToolStarted(agent_id=1, call_id="x", name="read_file", arguments={}, action="Reading b.md"),
-        ToolFinished(
-            agent_id=1, call_id="x", name="read_file", ok=True, preview="", stats=Stats(files_read=3)
-        ),
+        ToolFinished(agent_id=1, call_id="x", name="read_file", ok=True, preview="", stats=Stats(files_read=3)),
         ToolFinished(agent_id=1, call_id="y", name="read_file", ok=True, preview=""),
         WrapUp(agent_id=1, reason="time"),
         state=state,
@@ -137,9 +135,7 @@ def test_a_sub_agents_life() -> None:
     assert card.stats.files_read == 3, "a count never goes back"
     assert to_view(state, now=110)["agents"][0]["status"] == "wrapping_up"
     files = (DeliveredFile(path="report.md", size_bytes=1234, sha256="0"),)
-    end = ended(
-        1, time=133, result_summary="found it", files=files, stats=Stats(runtime_seconds=30, commands=2)
-    )
+    end = ended(1, time=133, result_summary="found it", files=files, stats=Stats(runtime_seconds=30, commands=2))
     view = to_view(fold(end, state=state), now=140)["agents"][0]
     assert view["status"] == "completed"
     assert view["seconds"] == 30
@@ -279,9 +275,7 @@ def any_event(random_: random.Random) -> AgentEvent:
             Conclusion(content=text, error=text, **common),
             Output(text=text, **common),
             created(agent_id or 1, run_id=run_id).model_copy(update=common),
-            ended(agent_id or 1, run_id=run_id, status=random_.choice(list(SubAgentStatus))).model_copy(
-                update=common
-            ),
+            ended(agent_id or 1, run_id=run_id, status=random_.choice(list(SubAgentStatus))).model_copy(update=common),
         ]
     )
 
