@@ -27,6 +27,7 @@ class Phrases:
     goal_item: str
     goal_rest: str
     summarise: str
+    search: str
     and_more: str
     started: str
     started_head: str
@@ -51,6 +52,7 @@ class Phrases:
     summary_json: str
     summary_term: str
     summary_command: str
+    summary_more: str
     separator: str
     list_separator: str
     report_title: str
@@ -102,13 +104,14 @@ _EN = Phrases(
         "Scope: only what the goal names."
     ),
     summarise="Summarise {files}",
+    search="Search {files}",
     and_more="{first} and {count} more",
-    started="Started {count} background sub-agents:",
+    started="Background sub-agents started: {count}",
     started_head="| Sub-agent | Task | Deliverables directory |\n|---|---|---|",
     later="starts when one of the others has come back",
     waiting="I go on when their notices arrive.",
-    came_back="{done} of {count} sub-agents have come back: {which}. I wait for the others.",
-    all_back="All {count} sub-agents have come back, {completed} of them with their task completed.",
+    came_back="{done} of {count} have come back: sub-agent {which}. I wait for the others.",
+    all_back="All have come back: {completed} of {count} completed their task.",
     closing_head="| Sub-agent | Task | Status | Result | Where the report is |\n|---|---|---|---|---|",
     not_started="not started",
     none_started="No sub-agent was started.",
@@ -136,15 +139,16 @@ _EN = Phrases(
     done_with_problems="Demo model: not completed. {problems}.",
     report_at="Report: {path}",
     write_failed="writing {path} failed: {problem}",
-    summary_table="{path} ({rows} rows, {columns} columns, {missing} missing values)",
-    summary_text="{path} ({lines} lines, {words} words, {headings} headings)",
+    summary_table="{path} (rows {rows}, columns {columns}, missing values {missing})",
+    summary_text="{path} (lines {lines}, words {words}, headings {headings})",
     summary_json="{path} (JSON {kind}{size})",
-    summary_term="“{term}” {count} times",
+    summary_term="“{term}” occurs {count} ×",
     summary_command="ran `{command}`",
+    summary_more="{count} more in the report",
     separator="; ",
     list_separator=", ",
     report_title="# Report on {path}",
-    report_source="Counted from what read_file returned: {lines} lines in {pages} call(s), {size} bytes.",
+    report_source="Counted from what read_file returned: lines {lines}, calls {pages}, bytes {size}.",
     table_facts="- Rows (without the header): {rows}\n- Columns: {columns}\n- Missing values: {missing}",
     table_head=("| Column | Missing | Distinct | Min | Mean | Max | Most frequent |\n|---|---|---|---|---|---|---|"),
     table_note=(
@@ -168,7 +172,7 @@ _EN = Phrases(
     search_output="## What search_code returned for “{term}”",
     command_output="## What `{command}` returned",
     index_title="# Report",
-    index_head="| File | Figures | Report |\n|---|---|---|",
+    index_head="| File and figures | Report |\n|---|---|",
     not_read="not counted: {problem}",
 )
 
@@ -198,7 +202,8 @@ _ZH = Phrases(
         "交付内容：交付目录中的 Markdown 报告。\n工作范围：仅限目标中写明的内容。"
     ),
     summarise="汇总 {files}",
-    and_more="{first} 等 {count} 个文件",
+    search="搜索 {files}",
+    and_more="{first} 和另外 {count} 个文件",
     started="已启动 {count} 个后台子智能体：",
     started_head="| 子智能体 | 任务 | 交付目录 |\n|---|---|---|",
     later="等其他子智能体返回后启动",
@@ -237,6 +242,7 @@ _ZH = Phrases(
     summary_json="{path}（JSON {kind}{size}）",
     summary_term="“{term}”出现 {count} 次",
     summary_command="运行了 `{command}`",
+    summary_more="另有 {count} 项见报告",
     separator="；",
     list_separator="、",
     report_title="# {path} 的报告",
@@ -261,7 +267,7 @@ _ZH = Phrases(
     search_output="## search_code 对“{term}”的返回",
     command_output="## `{command}` 的返回",
     index_title="# 报告",
-    index_head="| 文件 | 数字 | 报告 |\n|---|---|---|",
+    index_head="| 文件与数字 | 报告 |\n|---|---|",
     not_read="没有统计：{problem}",
 )
 

@@ -91,7 +91,8 @@ def _file_plan(wish: Wish, prompt: Prompt, phrases: Phrases) -> Plan:
     if found.missing:
         notes.append(phrases.list_cut.format(count=found.missing))
     if wish.not_covered:
-        notes.append(phrases.not_covered.format(words=phrases.list_separator.join(wish.not_covered)))
+        note = phrases.not_covered.format(words=phrases.list_separator.join(wish.not_covered))
+        notes.append(note[0].upper() + note[1:])
     if not found.files:
         wanted = [*wish.globs, *wish.folders, *(f"*.{suffix}" for suffix in wish.suffixes)]
         refusal = phrases.nothing_found.format(what=phrases.list_separator.join(wanted) or prompt.text)
@@ -113,7 +114,10 @@ def _group_part(files: Sequence[str], terms: tuple[str, ...], phrases: Phrases) 
     first = files[0].rpartition("/")[2]
     named = first if len(files) == 1 else phrases.and_more.format(first=first, count=len(files) - 1)
     goal = _goal(phrases.list_separator.join(f"`{file}`" for file in files), terms, phrases)
-    return Part(_short(phrases.summarise.format(files=named)), f"{goal}\n{phrases.goal_rest}")
+    return Part(
+        _short((phrases.search if terms else phrases.summarise).format(files=named)),
+        f"{goal}\n{phrases.goal_rest}",
+    )
 
 
 def _goal(files: str, terms: tuple[str, ...], phrases: Phrases) -> str:

@@ -130,7 +130,7 @@ def _json_parts(value: JsonValue, phrases: Phrases) -> list[str]:
 def index_report(findings: list[tuple[Finding, str]], phrases: Phrases) -> str:
     """The report that names the reports on several files. Each finding comes with its report's file name."""
     lines = [phrases.index_head]
-    lines += [f"| `{_cell(f.path)}` | {_cell(figures(f, phrases))} | {_cell(name)} |" for f, name in findings]
+    lines += [f"| {_cell(figures(f, phrases))} | {_cell(name)} |" for f, name in findings]
     return _joined([phrases.index_title, phrases.demo, "\n".join(lines)])
 
 

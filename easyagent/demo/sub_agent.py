@@ -30,6 +30,7 @@ _GOAL = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _SUMMARY_CHARACTERS = 200
+_FAILED_SUMMARY_CHARACTERS = 300
 _PROBLEM_CHARACTERS = 120
 _OUTPUT_CHARACTERS = 4000
 
@@ -242,25 +243,36 @@ def _write_problems(work: _Work) -> list[str]:
 
 
 def _summary(work: _Work, findings: list[Finding], problems: list[str], has_report: bool) -> str:
+    phrases, directory = work.phrases, work.assignment.directory.rstrip("/")
+    end = " " + phrases.report_at.format(path=f"{directory}/report.md") if has_report and directory else ""
+    most, start = _SUMMARY_CHARACTERS, ""
+    if problems:
+        most = _FAILED_SUMMARY_CHARACTERS
+        told = phrases.done_with_problems.format(problems=phrases.separator.join(problems))
+        start = _cut(told, _SUMMARY_CHARACTERS - len(end)) + " "
+    facts = _facts(work, findings)
+    for shown in range(len(facts), 0, -1):
+        left = [phrases.summary_more.format(count=len(facts) - shown)] if shown < len(facts) else []
+        text = phrases.separator.join(facts[:shown] + left)
+        whole = (start + text if problems else phrases.done.format(files=text)) + end
+        if len(whole) <= most:
+            return whole
+    return _cut(start.strip() or phrases.done.format(files="…")) + end
+
+
+def _facts(work: _Work, findings: list[Finding]) -> list[str]:
+    """The key figures, one a file, a term and a command. A summary shows each whole or not at all."""
     phrases = work.phrases
     good = [finding for finding in findings if finding.problem is None]
-    parts = [figures(finding, phrases) for finding in good]
-    parts += [
-        phrases.summary_term.format(term=term, count=sum(occurrences(f.source.text, term) for f in good))
-        for term in work.wish.terms
-        if good
-    ]
-    if work.wish.command and not problems:
-        parts.append(phrases.summary_command.format(command=work.wish.command))
-    files = phrases.separator.join(parts)
-    if problems:
-        text = phrases.done_with_problems.format(problems=phrases.separator.join(problems))
-        text = f"{text} {files}" if files else text
-    else:
-        text = phrases.done.format(files=files)
-    directory = work.assignment.directory.rstrip("/")
-    end = " " + phrases.report_at.format(path=f"{directory}/report.md") if has_report and directory else ""
-    return _cut(text, _SUMMARY_CHARACTERS - len(end)) + end
+    facts = [figures(finding, phrases) for finding in good]
+    for term in work.wish.terms if good else ():
+        count = sum(occurrences(finding.source.text, term) for finding in good)
+        facts.append(phrases.summary_term.format(term=term, count=count))
+    command = work.wish.command
+    made = work.made("run_command", "command", command) if command else None
+    if made is not None and not made.failed:
+        facts.append(phrases.summary_command.format(command=command))
+    return facts
 
 
 def _short(text: str | None) -> str:

@@ -130,9 +130,9 @@ def notices_of(message: Mapping[str, Any]) -> Iterator[Notice]:
         return
     text = message_text(message)
     heads = list(_HEAD.finditer(text))
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        body = text[head.end() : following.start() if following else len(text)]
-        yield _notice(head, body)
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    for head, end in zip(heads, ends, strict=False):
+        yield _notice(head, text[head.end() : end])
 
 
 def _notice(head: re.Match[str], body: str) -> Notice:

@@ -106,7 +106,7 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _has_file_suffix(name: str) -> bool:
-    return "." in name[1:] and " " not in name and _suffix(name) in vocabulary.FILE_SUFFIXES
+    return "." in name[1:] and _suffix(name) in vocabulary.FILE_SUFFIXES
 
 
 def _suffix(name: str) -> str:
