@@ -17,6 +17,7 @@ from easyagent.models import (
     AgentEnded,
     AgentEvent,
     Cause,
+    Conclusion,
     ModelSettings,
     SubAgentEnd,
     SubAgentJob,
@@ -231,7 +232,8 @@ class SubAgentManager:
         try:
             async for event in run.handle.events():
                 run.take(event)
-                self._emit(event.model_copy(update={"agent_id": run.job.agent_id}))
+                if not isinstance(event, Conclusion):  # the recorded end says it, once the process is gone
+                    self._emit(event.model_copy(update={"agent_id": run.job.agent_id}))
             exit_code, receipt = await run.handle.wait()
         finally:
             deadline.cancel()
