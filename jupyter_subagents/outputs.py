@@ -65,6 +65,8 @@ class CellOutput:
         if self._card is not None:
             self._spawn(push_changes(self._card, lambda: self.state, self._changed))
             self._spawn(self._fall_back_without_front_end(self._card))
+        elif self._display is not None:
+            self._spawn(self._keep_record_up_to_date(lambda: False))
 
     def take(self, event: AgentEvent) -> None:
         self.state = reduce(self.state, event)
@@ -122,13 +124,16 @@ class CellOutput:
         if await card.wait_attached(ATTACH_SECONDS):
             return
         self._static = True
+        await self._keep_record_up_to_date(lambda: card.attached)
+        self.restored()
+
+    async def _keep_record_up_to_date(self, stop: Callable[[], bool]) -> None:
         shown: CardState | None = None
-        while not card.attached:
+        while not stop():
             if self.state is not shown:
                 shown = self.state
                 self.save()
             await asyncio.sleep(STATIC_SECONDS)
-        self.restored()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(_quietly(work))
