@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from easyagent.models import Usage
 
@@ -170,3 +170,23 @@ class ReplyBuilder:
 
 def _new_call_id() -> str:
     return "call_" + uuid.uuid4().hex[:24]
+
+
+Retry = Callable[[str, float], None]
+
+
+class ChatModel(Protocol):
+    """What the loop needs of a model. Raises ModelError with one sentence when it cannot answer."""
+
+    name: str
+
+    async def complete(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        on_text: Callable[[str], None],
+        on_retry: Retry,
+    ) -> Reply: ...
+
+    async def aclose(self) -> None: ...

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from easyagent.agent_registry import AgentRegistry
-from easyagent.chat import Messages
+from easyagent.chat import ChatModel, Messages
 from easyagent.config import AgentConfig
 from easyagent.exceptions import EasyAgentError
 from easyagent.inbox import Inbox, Incoming, Notice
 from easyagent.journal import Journal, write_atomically
-from easyagent.llm import ChatModel
 from easyagent.loop import AgentLoop, Outcome
 from easyagent.models import (
     AgentDefinition,

@@ -11,10 +11,10 @@ import asyncio
 import difflib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from easyagent.chat import STREAM_DONE, Messages, Reply, ReplyBuilder, ToolCall, clean
+from easyagent.chat import STREAM_DONE, Messages, Reply, ReplyBuilder, Retry
 from easyagent.exceptions import ContextTooLong, ModelError
 from easyagent.models import Usage
 
@@ -28,25 +28,6 @@ MAX_RETRIES = 5
 CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 600.0
 SILENT_STREAM_SECONDS = 60.0
-
-Retry = Callable[[str, float], None]
-
-
-class ChatModel(Protocol):
-    """What the loop needs of a model. Raises ModelError with one sentence when it cannot answer."""
-
-    name: str
-
-    async def complete(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        *,
-        on_text: Callable[[str], None],
-        on_retry: Retry,
-    ) -> Reply: ...
-
-    async def aclose(self) -> None: ...
 
 
 class EndpointModel:
@@ -196,45 +177,6 @@ class EndpointModel:
 
     def _without_key(self, text: str) -> str:
         return text if self._key == NO_KEY else text.replace(self._key, "***")
-
-
-class CallableModel:
-    """A model that is the user's own async function: (messages, tools, model, temperature) -> dict."""
-
-    def __init__(
-        self,
-        call: Callable[..., Awaitable[Mapping[str, Any]]],
-        *,
-        name: str = "custom",
-        temperature: float | None = None,
-    ) -> None:
-        self.name, self._call, self._temperature = name, call, temperature
-
-    async def complete(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        *,
-        on_text: Callable[[str], None],
-        on_retry: Retry,
-    ) -> Reply:
-        answer = await self._call(
-            messages=messages.copy(), tools=list(tools), model=self.name, temperature=self._temperature
-        )
-        text = clean(answer.get("content") or "")
-        if text:
-            on_text(text)
-        calls = tuple(ToolCall.from_message(call) for call in answer.get("tool_calls") or ())
-        usage = answer.get("usage")
-        tokens = usage if isinstance(usage, Mapping) else {}
-        prompt, completion = tokens.get("prompt_tokens"), tokens.get("completion_tokens")
-        counted = Usage.unknown()
-        if isinstance(prompt, int) and isinstance(completion, int):
-            counted = Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=None)
-        return Reply(content=text, tool_calls=calls, usage=counted, model=self.name)
-
-    async def aclose(self) -> None:
-        """Nothing is held open."""
 
 
 async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -> str:

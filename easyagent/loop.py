@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from easyagent.chat import Messages, Reply, ToolCall, clean
+from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean
 from easyagent.exceptions import ModelError
 from easyagent.inbox import Inbox
-from easyagent.llm import ChatModel
 from easyagent.models import (
     AgentEvent,
     Cause,

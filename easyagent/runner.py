@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,55 @@ from typing import Any
 from pydantic import SecretStr
 
 from easyagent.agent_registry import AgentRegistry, get_agent_registry
-from easyagent.chat import ToolCall
+from easyagent.chat import ChatModel, Messages, Reply, Retry, ToolCall, clean
 from easyagent.config import AgentConfig
 from easyagent.conversation import Conversation, Setup
 from easyagent.endpoint import Endpoints, open_model
-from easyagent.llm import CallableModel, ChatModel
-from easyagent.models import AgentEvent, Conclusion, ModelSettings, RoundEnded
+from easyagent.models import AgentEvent, Conclusion, ModelSettings, RoundEnded, Usage
 from easyagent.openai_server import ChatReply, ChatRequest, OpenAIServer, ToolCallReply
 from easyagent.tools.base import Tool
 
 LLMCall = Callable[..., Awaitable[Mapping[str, Any]]]
 """(messages, tools, model, temperature) -> {"content", "tool_calls", "usage"}, all by name."""
+
+
+class CallableModel:
+    """A model that is the user's own async function: (messages, tools, model, temperature) -> dict."""
+
+    def __init__(
+        self,
+        call: Callable[..., Awaitable[Mapping[str, Any]]],
+        *,
+        name: str = "custom",
+        temperature: float | None = None,
+    ) -> None:
+        self.name, self._call, self._temperature = name, call, temperature
+
+    async def complete(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        on_text: Callable[[str], None],
+        on_retry: Retry,
+    ) -> Reply:
+        answer = await self._call(
+            messages=messages.copy(), tools=list(tools), model=self.name, temperature=self._temperature
+        )
+        text = clean(answer.get("content") or "")
+        if text:
+            on_text(text)
+        calls = tuple(ToolCall.from_message(call) for call in answer.get("tool_calls") or ())
+        usage = answer.get("usage")
+        tokens = usage if isinstance(usage, Mapping) else {}
+        prompt, completion = tokens.get("prompt_tokens"), tokens.get("completion_tokens")
+        counted = Usage.unknown()
+        if isinstance(prompt, int) and isinstance(completion, int):
+            counted = Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=None)
+        return Reply(content=text, tool_calls=calls, usage=counted, model=self.name)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
 
 
 class AgentRunner:
@@ -42,7 +80,7 @@ class AgentRunner:
         self._llm_call, self._config = llm_call, config or AgentConfig()
         self._registry, self._tools = registry or get_agent_registry(), tools
 
-    async def run(self, task: str) -> AsyncIterator[AgentEvent]:
+    async def run(self, task: str) -> AsyncGenerator[AgentEvent, None]:
         """Work on a task until the main agent is idle and every sub-agent has ended and been told.
 
         The last event is a `conclusion`. Leaving the iteration early ends all sub-agents.

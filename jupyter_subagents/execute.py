@@ -7,6 +7,7 @@ unless `--save` names where the executed copy goes.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
@@ -20,9 +21,14 @@ from easyagent.models import SubAgentEnd, SubAgentJob
 from easyagent.subagents import RunStore
 from jupyter_subagents.card_view import duration_text
 
+_CLOCK = re.compile(r"\s*\d+:\d\d")
 
-class ProgressClient(NotebookClient):  # type: ignore[misc]
-    """Prints what is new in the text of a cell's display each time it is rewritten."""
+
+class ProgressClient(NotebookClient):
+    """Prints what is new in the text of a cell's display each time it is rewritten.
+
+    Clocks are left out; a last line, which may still be streaming, is printed once another follows it.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -37,8 +43,8 @@ class ProgressClient(NotebookClient):  # type: ignore[misc]
         return super().process_message(msg, cell, cell_index)
 
     def _print_new(self, text: str) -> None:
-        for line in text.splitlines()[1:]:
-            if line.strip() and line not in self._seen:
+        for line in text.splitlines()[1:-1]:
+            if line.strip() and line not in self._seen and not _CLOCK.match(line):
                 self._seen.add(line)
                 print(f"    {line[:160]}", flush=True)
 
@@ -51,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder = options.notebook.resolve().parent
     before = set(RunStore(folder).run_ids())
-    notebook = nbformat.read(options.notebook, as_version=4)
+    notebook = nbformat.read(options.notebook, as_version=4)  # type: ignore[no-untyped-call]
     client = ProgressClient(notebook, timeout=None, resources={"metadata": {"path": str(folder)}})
     started, failed = time.monotonic(), None
     try:
@@ -59,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CellExecutionError as error:
         failed = error
     if options.save:
-        nbformat.write(notebook, options.save)
+        nbformat.write(notebook, options.save)  # type: ignore[no-untyped-call]
     _print_results(folder, before)
     if failed is not None:
         print(f"A cell failed: {failed.evalue}", file=sys.stderr)
@@ -72,10 +78,11 @@ def _print_results(folder: Path, before: set[str]) -> None:
     """The runs that are new since the notebook began."""
     store = RunStore(folder)
     print("\nWhat came back:")
-    for run_id in store.run_ids():
-        job, end = store.job(run_id), store.end(run_id)
-        if run_id not in before and job is not None:
-            print(_result(folder, job, end))
+    new = [
+        (job, store.end(run_id)) for run_id in store.run_ids() if run_id not in before and (job := store.job(run_id))
+    ]
+    for job, end in sorted(new, key=lambda entry: entry[0].agent_id):
+        print(_result(folder, job, end))
 
 
 def _result(folder: Path, job: SubAgentJob, end: SubAgentEnd | None) -> str:

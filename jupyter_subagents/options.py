@@ -115,7 +115,10 @@ def _directory(text: str | None, workspace: Path) -> str | None:
 
 
 def expand(text: str, namespace: dict[str, Any]) -> str:
-    """Replace each `{{ expression }}` by its value; every other brace stays. Raises UsageError naming the expression."""
+    """Replace each `{{ expression }}` by its value; every other brace stays.
+
+    Raises UsageError that names an expression which fails.
+    """
     parts, position = [], 0
     while (start := text.find("{{", position)) >= 0:
         found = _expression(text, start + 2)

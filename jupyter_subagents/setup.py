@@ -17,7 +17,10 @@ from jupyter_subagents.notebook import Notebook
 
 
 def run(notebook: Notebook) -> Path:
-    """Ask, test and save with mode 0600; returns the file. Raises UsageError where nobody can answer or a test fails."""
+    """Ask, test and save with mode 0600; returns the file.
+
+    Raises UsageError where nobody can answer or the endpoint does not.
+    """
     try:
         base_url = input(f"Endpoint address [{OPENAI_BASE_URL}]: ").strip() or OPENAI_BASE_URL
         api_key = getpass.getpass("Key (empty for none): ").strip()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from easyagent.exceptions import SubAgentError
@@ -18,6 +17,7 @@ from easyagent.models import (
     AgentEvent,
     Cause,
     Conclusion,
+    KillReceipt,
     ModelSettings,
     SubAgentEnd,
     SubAgentJob,
@@ -26,6 +26,7 @@ from easyagent.models import (
 from easyagent.processes import start_time
 from easyagent.prompts import detect_language
 from easyagent.subagents import reports
+from easyagent.subagents.ending import make_end, utc_now
 from easyagent.subagents.launcher import Launcher, LocalLauncher
 from easyagent.subagents.reservations import Reservations, Scope
 from easyagent.subagents.run import SubAgentRun
@@ -173,7 +174,7 @@ class SubAgentManager:
             output_schema=request.output_schema,
             language=language,
             permissions=self.scope.permissions,
-            created_at=_now(),
+            created_at=utc_now(),
             parent_trace_id=self.scope.conversation_id,
             spawned_by_tool=call_id or None,
             existing_files=tuple(before),
@@ -248,35 +249,13 @@ class SubAgentManager:
             task.add_done_callback(self._followers.discard)
 
     async def _record(
-        self, run: SubAgentRun, *, exit_code: int | None, receipt: Any = None, error: str | None = None
+        self, run: SubAgentRun, *, exit_code: int | None, receipt: KillReceipt | None = None, error: str | None = None
     ) -> None:
         """Write end.json once, complete the conversation's record, tell who must know."""
         journal = self._store.summary(run.run_id)
         finish = self._store.result(run.run_id)
-        conclusion = journal.conclusion
-        status, cause = reports.final_status(
-            run,
-            finished=finish is not None,
-            success=finish is not None and finish.success,
-            concluded=conclusion.cause if conclusion else None,
-        )
-        end = SubAgentEnd(
-            status=status,
-            cause=cause,
-            ended_at=_now(),
-            exit_code=exit_code,
-            **({"receipt": receipt} if receipt else {}),
-            stats=journal.stats.model_copy(update={"runtime_seconds": run.runtime_seconds}),
-            usage=journal.usage,
-            model=journal.model or run.model,
-            result_summary=finish.summary if finish else journal.last_text,
-            result=finish.result if finish else None,
-            files=await asyncio.to_thread(delivered_files, run.deliverables, run.before),
-            files_written=tuple(journal.written),
-            error=error or (conclusion.error if conclusion else None),
-            last_action=journal.last_action,
-            partial=status is not SubAgentStatus.COMPLETED,
-        )
+        files = await asyncio.to_thread(delivered_files, run.deliverables, run.before)
+        end = make_end(run, journal, finish, files, exit_code=exit_code, receipt=receipt, error=error)
         try:
             end = await asyncio.to_thread(self._store.write_end, run.run_id, end)
             await asyncio.to_thread(self._store.complete_snapshot, run.job, end, journal)
@@ -300,7 +279,3 @@ class SubAgentManager:
             raise
         assert run.end is not None
         return run.end
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

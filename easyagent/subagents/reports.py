@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from easyagent.inbox import Notice
-from easyagent.models import Cause, SubAgentEnd, SubAgentStatus
+from easyagent.models import SubAgentEnd, SubAgentStatus
 from easyagent.prompts import Language, fill, load
 from easyagent.strings import strings
 from easyagent.subagents.run import SubAgentRun
@@ -148,17 +148,6 @@ def cut_summary(run: SubAgentRun, end: SubAgentEnd) -> str:
     head = text.encode()[:SUMMARY_BYTES].decode("utf-8", "ignore")
     path = f"{run.job.deliverables_dir}/.subagent/conversations.json"
     return head + words["notice.cut"].format(characters=len(text), path=path)
-
-
-def final_status(
-    run: SubAgentRun, *, finished: bool, success: bool, concluded: Cause | None
-) -> tuple[SubAgentStatus, Cause]:
-    """How a run ended, from the strongest evidence: its report, then who stopped it, then what it said, else a crash."""
-    if finished:
-        return (SubAgentStatus.COMPLETED if success else SubAgentStatus.FAILED), Cause.FINISH_TASK
-    if run.stop is not None:
-        return run.stop
-    return SubAgentStatus.FAILED, concluded or Cause.CRASH
 
 
 def _words(run: SubAgentRun, key: str) -> str:

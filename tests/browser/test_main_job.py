@@ -47,7 +47,13 @@ def test_cards_move_and_stop_while_another_cell_runs_and_the_record_lasts(lab, f
     main.reply(
         calls(
             *(
-                call("create_sub_agent", agent_id=number, summary=f"Read {name}", task=f"Read {name}.md", run_in_background=True)
+                call(
+                    "create_sub_agent",
+                    agent_id=number,
+                    summary=f"Read {name}",
+                    task=f"Read {name}.md",
+                    run_in_background=True,
+                )
                 for number, name in ((1, "one"), (2, "two"))
             )
         )
@@ -146,5 +152,3 @@ def _see_record(lab) -> None:
         assert expected in text
     assert "model not found" not in text.lower()
     assert lab.page.evaluate("() => window.pwned") is None
-
-

@@ -44,11 +44,7 @@ def first_message(agent_id: int, language: str = "en") -> str:
 
 def test_scripts_are_tried_in_order_and_replies_are_taken_in_order() -> None:
     with FakeOpenAI() as fake, client_of(fake) as client:
-        both = (
-            fake.script("both", match=("red", "blue"))
-            .reply("1")
-            .reply(lambda request: request.last_text.upper())
-        )
+        both = fake.script("both", match=("red", "blue")).reply("1").reply(lambda request: request.last_text.upper())
         rest = fake.script("rest", match=lambda request: len(request.messages) == 1)
         rest.reply(calls(call("add", a=1), call("add", a=2), text="so")).repeat("again")
         assert say(client, "red", "and blue").content == "1"
