@@ -25,9 +25,7 @@ def main() -> int:
     try:
         settings = DemoSettings.model_validate_json(line)
     except ValidationError as error:
-        print(
-            f"easyagent.demo: the first line of stdin must be its settings as JSON: {error}", file=sys.stderr
-        )
+        print(f"easyagent.demo: the first line of stdin must be its settings as JSON: {error}", file=sys.stderr)
         return 2
     if rest_open:
         asyncio.run(_serve(settings))

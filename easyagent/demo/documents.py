@@ -18,9 +18,7 @@ _TERMS = 8
 _NAMES = 20
 _SHORTEST_TERM = 3
 _STOP_WORDS = frozenset((files("easyagent.demo") / "stop_words.txt").read_text("utf-8").split())
-_STOP_HAN = frozenset(
-    "的了是在和与及或也都而就不有我你他她它们这那个们为以于对从到上下中之其被把将很更最还又"
-)
+_STOP_HAN = frozenset("的了是在和与及或也都而就不有我你他她它们这那个们为以于对从到上下中之其被把将很更最还又")
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,9 +150,7 @@ _EN = Phrases(
     report_title="# Report on {path}",
     report_source="Counted from what read_file returned: lines {lines}, calls {pages}, bytes {size}.",
     table_facts="- Rows (without the header): {rows}\n- Columns: {columns}\n- Missing values: {missing}",
-    table_head=(
-        "| Column | Missing | Distinct | Min | Mean | Max | Most frequent |\n|---|---|---|---|---|---|---|"
-    ),
+    table_head=("| Column | Missing | Distinct | Min | Mean | Max | Most frequent |\n|---|---|---|---|---|---|---|"),
     table_note=(
         "The first row is taken as the header. Missing: empty cells, NA, N/A, NaN, null, None. "
         "Rows with another number of cells than the header: {uneven}."
@@ -250,12 +248,8 @@ _ZH = Phrases(
     report_title="# {path} 的报告",
     report_source="统计自 read_file 返回的内容：{lines} 行，{pages} 次调用，{size} 字节。",
     table_facts="- 行数（不含表头）：{rows}\n- 列数：{columns}\n- 缺失值：{missing}",
-    table_head=(
-        "| 列 | 缺失值 | 不同值 | 最小值 | 平均值 | 最大值 | 最常见的值 |\n|---|---|---|---|---|---|---|"
-    ),
-    table_note=(
-        "第一行视为表头。缺失值：空单元格、NA、N/A、NaN、null、None。单元格数与表头不同的行数：{uneven}。"
-    ),
+    table_head=("| 列 | 缺失值 | 不同值 | 最小值 | 平均值 | 最大值 | 最常见的值 |\n|---|---|---|---|---|---|---|"),
+    table_note=("第一行视为表头。缺失值：空单元格、NA、N/A、NaN、null、None。单元格数与表头不同的行数：{uneven}。"),
     text_facts="- 行数：{lines}（空行：{empty}）\n- 词数（每个汉字计一词）：{words}\n- 标题：{headings}",
     headings="## 标题",
     terms="## 最常见的词\n\n已去除停用词；汉字按相邻两字统计。",

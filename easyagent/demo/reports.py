@@ -75,9 +75,7 @@ def file_report(finding: Finding, terms: tuple[str, ...], phrases: Phrases) -> s
         parts += _document_parts(measures, phrases)
     else:
         parts += _json_parts(measures, phrases)
-    parts += [
-        phrases.term_facts.format(term=_cell(term), count=occurrences(source.text, term)) for term in terms
-    ]
+    parts += [phrases.term_facts.format(term=_cell(term), count=occurrences(source.text, term)) for term in terms]
     return _joined(parts)
 
 

@@ -115,11 +115,7 @@ def _read(work: _Work) -> tuple[ToolCallReply, ...]:
     for path in _files(work):
         next_line = file_text(path, work.exchanges).next_line
         if next_line is not None:
-            return (
-                ToolCallReply(
-                    "read_file", {"path": path, **({"offset": next_line} if next_line > 1 else {})}
-                ),
-            )
+            return (ToolCallReply("read_file", {"path": path, **({"offset": next_line} if next_line > 1 else {})}),)
     return ()
 
 
@@ -176,9 +172,7 @@ def _reports(work: _Work, findings: list[Finding]) -> dict[str, str]:
         return {"report.md": file_report(findings[0], work.wish.terms, work.phrases) + appendix}
     named = list(zip(findings, _report_names(findings), strict=True))
     reports = {name: file_report(finding, work.wish.terms, work.phrases) for finding, name in named}
-    return (
-        reports | {"report.md": index_report(named, work.phrases) + appendix} if findings or appendix else {}
-    )
+    return reports | {"report.md": index_report(named, work.phrases) + appendix} if findings or appendix else {}
 
 
 def _report_names(findings: list[Finding]) -> list[str]:
@@ -244,8 +238,7 @@ def _finish(work: _Work, findings: list[Finding], problems: list[str]) -> ChatRe
 def _write_problems(work: _Work) -> list[str]:
     failed = [e for e in work.exchanges if e.name == "write_file" and e.failed]
     return [
-        work.phrases.write_failed.format(path=e.arguments.get("path"), problem=_short(e.result or ""))
-        for e in failed
+        work.phrases.write_failed.format(path=e.arguments.get("path"), problem=_short(e.result or "")) for e in failed
     ]
 
 

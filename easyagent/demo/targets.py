@@ -29,14 +29,10 @@ def listing_calls(wish: Wish) -> tuple[ToolCallReply, ...]:
     patterns += [(folder, f"**/*.{suffix}") for folder in wish.folders or (".",) for suffix in wish.suffixes]
     if wish.mentions:
         patterns.append((".", "**/*"))
-    return tuple(
-        ToolCallReply("list_files", {"path": path, "pattern": pattern}) for path, pattern in patterns
-    )
+    return tuple(ToolCallReply("list_files", {"path": path, "pattern": pattern}) for path, pattern in patterns)
 
 
-def calls_to_make(
-    wanted: Iterable[ToolCallReply], exchanges: Iterable[Exchange]
-) -> tuple[ToolCallReply, ...]:
+def calls_to_make(wanted: Iterable[ToolCallReply], exchanges: Iterable[Exchange]) -> tuple[ToolCallReply, ...]:
     """Those of the wanted calls that were not made yet."""
     made = [(exchange.name, dict(exchange.arguments)) for exchange in exchanges]
     return tuple(call for call in wanted if (call.name, call.arguments) not in made)
@@ -44,9 +40,7 @@ def calls_to_make(
 
 def targets(wish: Wish, text: str, exchanges: Iterable[Exchange]) -> Targets:
     """The files of the wish, once its list calls are answered. `text`: what the wish was read from."""
-    made = {
-        (e.arguments.get("path"), e.arguments.get("pattern")): e for e in exchanges if e.name == "list_files"
-    }
+    made = {(e.arguments.get("path"), e.arguments.get("pattern")): e for e in exchanges if e.name == "list_files"}
     files, problems, missing = list(wish.files), [], 0
     for call in listing_calls(wish):
         assert not isinstance(call.arguments, str)

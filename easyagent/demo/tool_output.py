@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from easyagent.demo.transcript import Exchange
 
-_PAGE = re.compile(
-    r"\[(?P<path>.*): lines (?P<first>\d+)-(?P<last>\d+) of (?P<total>\d+), (?P<size>\d+) bytes\]"
-)
+_PAGE = re.compile(r"\[(?P<path>.*): lines (?P<first>\d+)-(?P<last>\d+) of (?P<total>\d+), (?P<size>\d+) bytes\]")
 _LIST = re.compile(r"\[.*: (?P<count>\d+) entries\]")
 _SKIPPED_FOLDERS = {"sub_agent_results", "node_modules", "__pycache__"}
 
@@ -78,9 +76,7 @@ def _page(exchange: Exchange) -> tuple[int, int, int, list[str]] | str:
     if count == 0 and total == 0:
         return first, 0, int(found["size"]), []
     tail = lines[count:]
-    whole = len(lines) >= count > 0 and (
-        tail[:1] != [] and tail[0].startswith("[") if last < total else not any(tail)
-    )
+    whole = len(lines) >= count > 0 and (tail[:1] != [] and tail[0].startswith("[") if last < total else not any(tail))
     return (first, total, int(found["size"]), lines[:count]) if whole else "page_not_whole"
 
 

@@ -168,12 +168,7 @@ def assignment_of(messages: Sequence[Mapping[str, Any]]) -> Assignment:
 def instructions_of(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """Instructions sent to a sub-agent while it works, without their opening words."""
     texts = [message_text(message) for message in messages if message.get("role") == "user"]
-    return [
-        text.removeprefix(opening).strip()
-        for text in texts
-        for opening in _STEERING
-        if text.startswith(opening)
-    ]
+    return [text.removeprefix(opening).strip() for text in texts for opening in _STEERING if text.startswith(opening)]
 
 
 def told_to_finish(messages: Sequence[Mapping[str, Any]]) -> bool:

@@ -30,7 +30,7 @@ class _Event(BaseModel):
         return self.model_dump(mode="json", exclude=_ENVELOPE)
 
     def line(self) -> str:
-        """The event as one line of JSON. Non-ASCII is escaped, so that a lone surrogate cannot break a log."""
+        """The event as one line of JSON in ASCII."""
         return self.model_dump_json(ensure_ascii=True)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from easyagent.models.agent import AgentDefinition
 from easyagent.models.usage import Usage
@@ -132,3 +133,18 @@ class SubAgentEnd(_Record):
     last_action: str = ""
     partial: bool = False
     """True where the work was cut and what is on disk may be incomplete."""
+
+
+class ModelSettings(_Record):
+    """The model a process talks to. Travels over stdin only and is never written to disk."""
+
+    base_url: str
+    api_key: SecretStr | None = None
+    name: str
+    temperature: float | None = None
+    demo: bool = False
+
+    def line(self) -> bytes:
+        """One JSON line that holds the key in clear, for a pipe."""
+        key = self.api_key.get_secret_value() if self.api_key else None
+        return json.dumps({**self.model_dump(mode="json"), "api_key": key}).encode()

@@ -113,9 +113,7 @@ def message_text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def error_reply(
-    status: int, message: str, *, code: str | None = None, retry_after: float | None = None
-) -> RawReply:
+def error_reply(status: int, message: str, *, code: str | None = None, retry_after: float | None = None) -> RawReply:
     """An error in OpenAI's JSON form. `retry_after` is in seconds."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     error = {"message": message, "type": kind, "param": None, "code": code}

@@ -120,9 +120,7 @@ class OpenAIServer:
         if not all(isinstance(message, dict) for message in messages):
             return error_reply(400, "Each of 'messages' must be an object.")
         if body.get("model") not in self._models:
-            return error_reply(
-                404, f"The model '{body.get('model')}' does not exist.", code="model_not_found"
-            )
+            return error_reply(404, f"The model '{body.get('model')}' does not exist.", code="model_not_found")
         return None
 
 

@@ -79,9 +79,7 @@ class FakeOpenAI:
         self._failures: list[str] = []
         self._changed = threading.Condition()
         self._server = OpenAIServer(self._answer, models=models, token=token, on_end=self._ended)
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run()), name="fake-openai", daemon=True
-        )
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="fake-openai", daemon=True)
         self._started = threading.Event()
         self._start_error: OSError | None = None
 
@@ -183,9 +181,7 @@ class FakeOpenAI:
 
     def _findings(self) -> list[str]:
         unused = [
-            f"script {script.name!r} has {script.unused} unused replies"
-            for script in self._scripts
-            if script.unused
+            f"script {script.name!r} has {script.unused} unused replies" for script in self._scripts if script.unused
         ]
         return self._failures + unused
 

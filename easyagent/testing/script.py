@@ -133,9 +133,7 @@ def calls(*tool_calls: ToolCallReply, text: str | None = None) -> ChatReply:
     return ChatReply(content=text, tool_calls=tool_calls)
 
 
-def error(
-    status: int, message: str, *, retry_after: float | None = None, code: str | None = None
-) -> RawReply:
+def error(status: int, message: str, *, retry_after: float | None = None, code: str | None = None) -> RawReply:
     """An HTTP error in OpenAI's form; `retry_after` in seconds."""
     return error_reply(status, message, code=code, retry_after=retry_after)
 

@@ -76,9 +76,7 @@ def _stations(rng: random.Random) -> Iterable[Sequence[object]]:
             if site == "South" and month == JUNE:
                 rain = DROUGHT_RAIN_MM
             frost = max(0, round(12 - 2.2 * temperature + rng.gauss(0, 1)))
-            sunshine = (
-                "NA" if (site, month) == ("Middle", 9) else round(50 + 9.5 * temperature + rng.gauss(0, 12))
-            )
+            sunshine = "NA" if (site, month) == ("Middle", 9) else round(50 + 9.5 * temperature + rng.gauss(0, 12))
             yield (site, f"2024-{month:02d}", f"{temperature:.1f}", f"{rain:.1f}", frost, sunshine)
 
 

@@ -1,0 +1,1 @@
+"""One sub-agent as a process: `python -m easyagent.batch JOB`."""

@@ -1,0 +1,16 @@
+"""`python -m easyagent.batch JOB`: run the job of a job.json to its end.
+
+stdin: one JSON line of model settings with the key, then control lines; its end means the parent is gone.
+stdout: one event a line. See docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from easyagent.batch.worker import run_job
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m easyagent.batch JOB")
+    sys.exit(run_job(sys.argv[1]))

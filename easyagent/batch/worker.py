@@ -1,0 +1,216 @@
+"""One job from start to end: the same loop as the main agent's, with another toolbox.
+
+After each step the effect is on disk first, then one journal line, then the same line on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import queue
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from easyagent.chat import Messages
+from easyagent.exceptions import EasyAgentError, ModelError
+from easyagent.inbox import Inbox
+from easyagent.journal import Journal, JournalSummary, conversation_record, write_atomically, write_snapshot
+from easyagent.loop import AgentLoop, Outcome
+from easyagent.models import (
+    AgentEvent,
+    Cause,
+    Conclusion,
+    FinishResult,
+    MessageAdded,
+    ModelSettings,
+    Started,
+    SubAgentJob,
+    TextDelta,
+)
+from easyagent.permissions import Grants
+from easyagent.processes import ParentWatch, kill_tree
+from easyagent.prompts import Language, fill, load, tool_lines
+from easyagent.tools.base import StatsCounter, ToolContext
+from easyagent.tools.toolbox import Toolbox
+
+SNAPSHOT_SECONDS = 2.0
+EXIT_PARENT_GONE = 75
+
+
+class Worker:
+    """Runs one job. Everything it says goes through `_emit`."""
+
+    def __init__(self, job_file: str) -> None:
+        self._started = time.monotonic()
+        self._run_directory = Path(job_file).resolve().parent
+        self._job = SubAgentJob.model_validate_json(Path(job_file).read_bytes())
+        self._workspace = Path(self._job.workspace).resolve()
+        self._deliverables = self._workspace / self._job.deliverables_dir
+        self._language: Language = "zh" if self._job.language == "zh" else "en"
+        self._journal = Journal(self._run_directory / "events.jsonl")
+        self._record = JournalSummary()
+        self._snapshot_at = 0.0
+        self._inbox = Inbox()
+        self._controls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work: asyncio.Task[Outcome] | None = None
+
+    def run(self) -> int:
+        watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
+        self._emit(Started(pid=os.getpid(), agent=self._job.definition.name))
+        self._write_snapshot()
+        watch.start()
+        settings = ModelSettings.model_validate_json(self._controls.get())
+        outcome = asyncio.run(self._main(settings))
+        self._conclude(outcome)
+        return 0
+
+    async def _main(self, settings: ModelSettings) -> Outcome:
+        self._loop = asyncio.get_running_loop()
+        self._work = asyncio.create_task(self._converse(settings))
+        self._drain_controls()
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            return Outcome(self._record.last_text, Cause.TERMINATED)
+        except ModelError as error:
+            return Outcome(self._record.last_text, Cause.API_ERROR, error=str(error))
+        except EasyAgentError as error:
+            return Outcome(self._record.last_text, Cause.CRASH, error=str(error))
+
+    async def _converse(self, settings: ModelSettings) -> Outcome:
+        from easyagent.llm import EndpointModel  # loads openai: after the first heartbeat
+
+        model = EndpointModel(
+            base_url=settings.base_url,
+            api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+            name=settings.name,
+            temperature=settings.temperature,
+            demo=settings.demo,
+        )
+        toolbox = Toolbox.for_sub_agent(self._job.definition)
+        messages = Messages()
+        for role, content in (("system", self._system_prompt(toolbox)), ("user", self._first_message())):
+            messages.append({"role": role, "content": content})
+            self._emit(MessageAdded(message=messages[-1]))
+        loop = AgentLoop(
+            model=model,
+            toolbox=toolbox,
+            context=self._context(),
+            messages=messages,
+            inbox=self._inbox,
+            emit=self._emit,
+            max_turns=self._job.definition.max_iterations,
+            must_finish=True,
+            time_used=lambda: (time.monotonic() - self._started) / self._job.timeout_seconds,
+        )
+        try:
+            return await loop.run()
+        finally:
+            await model.aclose()
+
+    def _context(self) -> ToolContext:
+        roots = (self._deliverables, *(self._workspace / path for path in self._job.write_paths))
+        return ToolContext(
+            workspace=self._workspace,
+            language=self._language,
+            grants=Grants(self._job.permissions, self._job.definition.permissions, owns_roots=True),
+            roots=tuple(root.resolve() for root in roots),
+            deliverables_dir=self._deliverables,
+            stats=StatsCounter(),
+            output_schema=self._job.output_schema,
+        )
+
+    def _system_prompt(self, toolbox: Toolbox) -> str:
+        values = {
+            "tools": tool_lines(toolbox.names, self._language),
+            "workspace": self._workspace,
+            "system": platform.platform(),
+            "current_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
+        }
+        prompt = fill(load("sub_agent", self._language), values)
+        own = self._job.definition.system_prompt
+        return f"{prompt}\n\n# {self._job.definition.name}\n\n{own}" if own else prompt
+
+    def _first_message(self) -> str:
+        job = self._job
+        values = {
+            "agent_id": job.agent_id,
+            "summary": job.summary,
+            "task": job.task,
+            "deliverables_dir": job.deliverables_dir,
+            "timeout_seconds": f"{job.timeout_seconds:g}",
+        }
+        text = fill(load("first_message", self._language), values)
+        if job.output_schema is not None:
+            schema = json.dumps(job.output_schema, ensure_ascii=False)
+            text += "\n\n" + fill(load("output_schema", self._language), {"schema": schema})
+        return text
+
+    def _conclude(self, outcome: Outcome) -> None:
+        if outcome.finish is not None:
+            self._write_result(outcome.finish)
+        success = outcome.finish is not None and outcome.finish.success
+        self._emit(Conclusion(content=outcome.content, success=success, cause=outcome.cause, error=outcome.error))
+        self._write_snapshot(completed=True)
+
+    def _write_result(self, finish: FinishResult) -> None:
+        if finish.report is not None:
+            self._deliverables.mkdir(parents=True, exist_ok=True)
+            (self._deliverables / "report.md").write_bytes(finish.report.encode("utf-8", "replace"))
+        write_atomically(self._run_directory / "result.json", finish.model_dump_json(indent=1).encode())
+
+    def _emit(self, event: AgentEvent) -> None:
+        if isinstance(event, TextDelta):
+            return  # the whole reply follows as a message
+        numbered = self._journal.append(event)
+        self._record.add(numbered)
+        sys.stdout.write(numbered.line() + "\n")
+        sys.stdout.flush()
+        if time.monotonic() - self._snapshot_at > SNAPSHOT_SECONDS:
+            self._write_snapshot()
+
+    def _write_snapshot(self, *, completed: bool = False) -> None:
+        self._snapshot_at = time.monotonic()
+        record = conversation_record(
+            agent_id=self._job.agent_id,
+            summary=self._job.summary,
+            created_at=self._job.created_at,
+            completed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if completed else None,
+            journal=self._record,
+            runtime_seconds=int(time.monotonic() - self._started),
+        )
+        write_snapshot(self._deliverables, record)
+
+    def _on_line(self, line: bytes) -> None:
+        """In the watching thread: the first line is the settings, the others are controls."""
+        self._controls.put(line)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended; so has the job
+                self._loop.call_soon_threadsafe(self._drain_controls)
+
+    def _drain_controls(self) -> None:
+        while not self._controls.empty():
+            self._obey(json.loads(self._controls.get()))
+
+    def _obey(self, control: dict[str, Any]) -> None:
+        if control.get("type") == "stop" and self._work is not None:
+            self._work.cancel()
+        elif control.get("type") == "message":
+            self._inbox.put_instruction(str(control["text"]))
+
+    def _on_parent_gone(self) -> None:
+        """In the watching thread: nobody is left to work for. Nothing of this agent may live on."""
+        kill_tree(os.getpid(), spare_root=True)
+        os._exit(EXIT_PARENT_GONE)
+
+
+def run_job(job_file: str) -> int:
+    """Run one job file to its end; the exit code is 0 where it could be told how it ended."""
+    return Worker(job_file).run()

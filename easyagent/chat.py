@@ -1,0 +1,172 @@
+"""Conversations in chat-completions form: messages that are encoded once, and replies put together from chunks."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from easyagent.models import Usage
+
+
+def clean(text: str) -> str:
+    """Text that every encoder takes: lone surrogates, which broken endpoints send, become "?"; NUL is dropped."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a model; `arguments` is the JSON text as it came, perhaps broken."""
+
+    id: str
+    name: str
+    arguments: str
+
+    @classmethod
+    def from_message(cls, call: Mapping[str, Any]) -> ToolCall:
+        function = call.get("function") or {}
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {})
+        return cls(str(call.get("id") or _new_call_id()), clean(str(function.get("name") or "")), clean(text))
+
+    def message_form(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of a model."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default_factory=Usage.unknown)
+    model: str = ""
+    finish_reason: str = "stop"
+    reasoning: str = ""
+
+    def message(self) -> dict[str, Any]:
+        """The assistant message to keep. Reasoning is not sent back: endpoints differ on whether they accept it."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.content or None}
+        if self.tool_calls:
+            message["tool_calls"] = [call.message_form() for call in self.tool_calls]
+        elif not self.content:
+            message["content"] = ""
+        return message
+
+
+class Messages:
+    """An append-only conversation whose messages are encoded once, so that a long one costs no more per turn."""
+
+    def __init__(self, messages: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._messages: list[dict[str, Any]] = []
+        self._encoded: list[bytes] = []
+        for message in messages:
+            self.append(message)
+
+    def append(self, message: Mapping[str, Any]) -> None:
+        self._messages.append(dict(message))
+        self._encoded.append(json.dumps(message).encode())
+
+    def copy(self) -> list[dict[str, Any]]:
+        return [dict(message) for message in self._messages]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self._messages[index]
+
+    def request_body(self, head: Mapping[str, Any]) -> bytes:
+        """A JSON request: the head's fields, then all messages."""
+        return json.dumps(head).encode()[:-1] + b', "messages": [' + b",".join(self._encoded) + b"]}"
+
+
+STREAM_DONE: Mapping[str, Any] = {"done": True}
+"""Stands for the `[DONE]` line: some servers end with it and name no finish reason."""
+
+
+class ReplyBuilder:
+    """Puts a reply together from streamed chunks."""
+
+    def __init__(self, on_text: Callable[[str], None]) -> None:
+        self._on_text = on_text
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, dict[str, str]] = {}
+        self._finish_reason: str | None = None
+        self._model = ""
+        self.raw_usage: Mapping[str, Any] | None = None
+
+    @property
+    def started(self) -> bool:
+        return bool(self._text or self._calls or self._reasoning)
+
+    @property
+    def complete(self) -> bool:
+        """False where the stream ended before the model did."""
+        return self._finish_reason is not None
+
+    def add(self, chunk: Mapping[str, Any]) -> None:
+        if chunk is STREAM_DONE:
+            self._finish_reason = self._finish_reason or "stop"
+            return
+        if isinstance(chunk.get("usage"), Mapping):
+            self.raw_usage = chunk["usage"]
+        self._model = str(chunk.get("model") or self._model)
+        choices = chunk.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return
+        delta = choices[0].get("delta") or {}
+        if isinstance(delta.get("content"), str) and delta["content"]:
+            text = clean(delta["content"])
+            self._text.append(text)
+            self._on_text(text)
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(reasoning, str):
+            self._reasoning.append(clean(reasoning))
+        for piece in delta.get("tool_calls") or []:
+            self._add_call(piece)
+        if choices[0].get("finish_reason"):
+            self._finish_reason = str(choices[0]["finish_reason"])
+
+    def _add_call(self, piece: Mapping[str, Any]) -> None:
+        """Some servers leave out the index of a lone call; some send all pieces of a call with its id."""
+        index = piece.get("index")
+        if not isinstance(index, int):
+            known = [key for key, call in self._calls.items() if call["id"] == piece.get("id")]
+            index = known[0] if known else len(self._calls) if piece.get("id") or not self._calls else max(self._calls)
+        call = self._calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
+        function = piece.get("function") or {}
+        call["id"] = str(piece.get("id") or call["id"])
+        call["name"] = call["name"] or str(function.get("name") or "")
+        arguments = function.get("arguments")
+        if arguments is not None:
+            call["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+    def reply(self, usage: Usage) -> Reply:
+        return Reply(
+            content="".join(self._text),
+            tool_calls=tuple(self._unique_calls()),
+            usage=usage,
+            model=self._model,
+            finish_reason=self._finish_reason or "stop",
+            reasoning="".join(self._reasoning),
+        )
+
+    def _unique_calls(self) -> Iterable[ToolCall]:
+        """Calls in order. A missing or repeated id gets a new one: each result must name exactly one call."""
+        seen: set[str] = set()
+        for _, call in sorted(self._calls.items()):
+            identity = call["id"] if call["id"] and call["id"] not in seen else _new_call_id()
+            seen.add(identity)
+            yield ToolCall(identity, clean(call["name"]), clean(call["arguments"]))
+
+
+def _new_call_id() -> str:
+    return "call_" + uuid.uuid4().hex[:24]

@@ -1,0 +1,281 @@
+"""Conversation: one main agent, its sub-agents, and the rounds between them.
+
+A round begins with the user's prompt or, while the main agent is idle, with the ends of sub-agents.
+One round runs at a time; prompts queue. Everything that happens is an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from easyagent.agent_registry import AgentRegistry
+from easyagent.chat import Messages
+from easyagent.config import AgentConfig
+from easyagent.exceptions import EasyAgentError
+from easyagent.inbox import Inbox, Incoming, Notice
+from easyagent.journal import Journal, write_atomically
+from easyagent.llm import ChatModel
+from easyagent.loop import AgentLoop, Outcome
+from easyagent.models import (
+    AgentDefinition,
+    AgentEvent,
+    Cause,
+    MessageAdded,
+    ModelSettings,
+    RoundEnded,
+    RoundStarted,
+    TextDelta,
+)
+from easyagent.permissions import Grants
+from easyagent.prompts import Language, detect_language, fill, load, tool_lines
+from easyagent.subagents import Launcher, SubAgentManager, SubAgentRun
+from easyagent.subagents.reservations import Scope
+from easyagent.tools.base import Tool, ToolContext
+from easyagent.tools.toolbox import Toolbox
+
+State = Literal["idle", "running", "waiting_for_sub_agents"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How the next rounds are driven; resolved anew for each prompt."""
+
+    config: AgentConfig
+    settings: ModelSettings
+    registry: AgentRegistry
+    definition: AgentDefinition | None = None
+    deliverables_root: str = "sub_agent_results"
+    timeout_seconds: float | None = None
+    tools: tuple[Tool, ...] = ()
+
+
+class Conversation:
+    """Rounds of a main agent with its sub-agents. `on_event` is called on the event loop, in order."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        label: str,
+        workspace: Path,
+        open_model: Callable[[ModelSettings], ChatModel],
+        on_event: Callable[[AgentEvent], None],
+        launcher: Launcher | None = None,
+    ) -> None:
+        self.id = f"main_{uuid.uuid4().hex[:12]}"
+        self.label, self.workspace = label, workspace.resolve()
+        self._setup, self._open_model, self._on_event = setup, open_model, on_event
+        self._inbox = Inbox()
+        self._messages = Messages()
+        self._language: Language | None = None
+        self._model: ChatModel | None = None
+        self._turn = asyncio.Lock()
+        self._round: asyncio.Task[Outcome] | None = None
+        self._auto_rounds = 0
+        self._journal = self._open_journal()
+        self._activity = asyncio.Event()
+        self.manager = SubAgentManager(self._scope(), emit=self._emit, notify=self._take_notice, launcher=launcher)
+        self._listener = asyncio.create_task(self._start_rounds_when_idle())
+
+    # ---- what callers do
+
+    @property
+    def state(self) -> State:
+        if self._round is not None:
+            return "running"
+        return "waiting_for_sub_agents" if self.manager.live_runs else "idle"
+
+    @property
+    def can_continue(self) -> bool:
+        """True where ends wait to be told and no more rounds start by themselves."""
+        return self._inbox.wakes and self._auto_rounds >= self._setup.config.max_auto_rounds
+
+    @property
+    def has_pending(self) -> bool:
+        """True where an end waits to be told, by a round that starts next or after the user's consent."""
+        return self._inbox.wakes
+
+    async def configure(self, setup: Setup) -> None:
+        """Use other settings from the next round on; sub-agents that run keep theirs."""
+        if setup.settings != self._setup.settings and self._model is not None:
+            await self._close_model()
+        self._setup = setup
+        self.manager.scope = self._scope()
+
+    async def ask(self, prompt: str) -> RoundEnded:
+        """One round for a prompt of the user; waits its turn. Never raises for a model's failure: see `error`."""
+        async with self._turn:
+            self._auto_rounds = 0
+            waiting = self._inbox.after_tools()
+            return await self._run_round("user", prompt, [*waiting, Incoming("user", prompt)])
+
+    def continue_rounds(self) -> None:
+        """The user's consent to further rounds from notices."""
+        self._auto_rounds = 0
+        self._inbox.changed.set()
+
+    def interrupt(self) -> None:
+        """End the running round: its blocking children end, its background sub-agents go on."""
+        if self._round is not None:
+            self._round.cancel()
+
+    async def settled(self) -> None:
+        """Return when no round runs, no sub-agent lives and no end waits for a round that would start by itself."""
+        while not self._is_settled():
+            await self._activity.wait()
+
+    async def aclose(self, cause: Cause = Cause.TERMINATED) -> list[SubAgentRun]:
+        """End the round and all sub-agents; returns those that were still alive."""
+        self._listener.cancel()
+        self.interrupt()
+        stopped = await self.manager.stop_all(cause)
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._listener
+        async with self._turn:
+            await self._close_model()
+            self._journal.close()
+        return stopped
+
+    # ---- rounds
+
+    async def _start_rounds_when_idle(self) -> None:
+        while True:
+            await self._inbox.changed.wait()
+            self._inbox.changed.clear()
+            async with self._turn:
+                if self._inbox.wakes and self._auto_rounds < self._setup.config.max_auto_rounds:
+                    self._auto_rounds += 1
+                    arrived = self._inbox.when_idle()
+                    await self._run_round("notice", "\n\n".join(entry.content for entry in arrived), arrived)
+            self._stir()
+
+    async def _run_round(self, origin: Literal["user", "notice"], prompt: str, arrived: list[Incoming]) -> RoundEnded:
+        round_id = f"round_{uuid.uuid4().hex[:8]}"
+        self.manager.round_id = round_id
+        self._emit(RoundStarted(round_id=round_id, prompt=prompt, origin=origin))
+        content, error, interrupted = "", None, False
+        self._round = asyncio.create_task(self._work(prompt, arrived))
+        try:
+            outcome = await asyncio.shield(self._round)
+            content = outcome.content
+            if outcome.cause is Cause.MAX_ITERATIONS:
+                error = f"The limit of {self._setup.config.max_iterations} turns was reached."
+        except asyncio.CancelledError:
+            interrupted, error = True, "Interrupted by the user."
+            if not self._round.done():  # the caller was cancelled, not the round
+                self._round.cancel()
+                await asyncio.wait({self._round})
+                raise
+        except EasyAgentError as fault:
+            error = str(fault)
+        finally:
+            self._round = None
+            ended = RoundEnded(round_id=round_id, content=content, error=error, interrupted=interrupted)
+            self._emit(ended)
+        return ended
+
+    async def _work(self, prompt: str, arrived: list[Incoming]) -> Outcome:
+        language = self._language = self._language or detect_language(prompt, self._setup.config.language)
+        toolbox = Toolbox.for_main(self._setup.definition, self._setup.tools)
+        if not len(self._messages):
+            self._append("system", self._system_prompt(toolbox, language))
+        for incoming in arrived:
+            self._append(incoming.role, incoming.content)
+        if self._model is None:
+            self._model = self._open_model(self._setup.settings)
+        definition = self._setup.definition
+        loop = AgentLoop(
+            model=self._model,
+            toolbox=toolbox,
+            context=self._context(language),
+            messages=self._messages,
+            inbox=self._inbox,
+            emit=self._emit,
+            max_turns=(definition and definition.max_iterations) or self._setup.config.max_iterations,
+        )
+        return await loop.run()
+
+    def _context(self, language: Language) -> ToolContext:
+        rules = self._setup.definition.permissions if self._setup.definition else {}
+        return ToolContext(
+            workspace=self.workspace,
+            language=language,
+            grants=Grants(self._setup.config.permissions, rules, owns_roots=False),
+            subagents=self.manager,
+        )
+
+    def _system_prompt(self, toolbox: Toolbox, language: Language) -> str:
+        values = {
+            "tools": tool_lines(toolbox.names, language),
+            "workspace": self.workspace,
+            "system": platform.platform(),
+            "current_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
+        }
+        prompt = fill(load("main", language), values)
+        definition = self._setup.definition
+        if definition is not None and definition.system_prompt:
+            prompt = f"{prompt}\n\n# {definition.name}\n\n{definition.system_prompt}"
+        return prompt
+
+    # ---- small parts
+
+    def _scope(self) -> Scope:
+        config = self._setup.config
+        return Scope(
+            conversation_id=self.id,
+            label=self.label,
+            workspace=self.workspace,
+            settings=self._setup.settings,
+            registry=self._setup.registry,
+            language=config.language,
+            permissions=config.permissions,
+            max_concurrent=config.max_concurrent,
+            deliverables_root=self._setup.deliverables_root,
+            timeout_seconds=self._setup.timeout_seconds,
+        )
+
+    def _open_journal(self) -> Journal:
+        root = self.workspace / ".subagents"
+        directory = root / "conversations" / self.id
+        directory.mkdir(parents=True, exist_ok=True)
+        if not (root / ".gitignore").exists():
+            write_atomically(root / ".gitignore", b"*\n")
+        return Journal(directory / "events.jsonl")
+
+    def _append(self, role: str, content: str) -> None:
+        message = {"role": role, "content": content}
+        self._messages.append(message)
+        self._emit(MessageAdded(message=message))
+
+    def _take_notice(self, notice: Notice) -> None:
+        self._inbox.put_notice(notice)
+        self._stir()
+
+    def _emit(self, event: AgentEvent) -> None:
+        """Record the main agent's own events, then tell of them; a sub-agent's journal is its own."""
+        if event.agent_id is None and not isinstance(event, TextDelta):
+            event = self._journal.append(event)
+        self._on_event(event)
+        self._stir()
+
+    def _stir(self) -> None:
+        """Wake all who wait in `settled`: each holds the event that was current when it looked."""
+        activity, self._activity = self._activity, asyncio.Event()
+        activity.set()
+
+    def _is_settled(self) -> bool:
+        waiting = self._inbox.wakes and not self.can_continue
+        return self._round is None and not self._turn.locked() and not self.manager.live_runs and not waiting
+
+    async def _close_model(self) -> None:
+        if self._model is not None:
+            await self._model.aclose()
+            self._model = None

@@ -1,0 +1,137 @@
+"""What can refuse a sub-agent before anything is started: number, kind, limit, directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from easyagent.agent_registry import AgentRegistry
+from easyagent.exceptions import SubAgentError
+from easyagent.models import AgentDefinition, ModelSettings
+from easyagent.subagents.run import SubAgentRun
+from easyagent.tools.base import SubAgentRequest
+from easyagent.tools.paths import check_own_path, overlap, relative_to
+
+FIRST_TASK_NUMBER = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What the sub-agents of one conversation share."""
+
+    conversation_id: str
+    label: str
+    workspace: Path
+    settings: ModelSettings
+    registry: AgentRegistry
+    language: str
+    permissions: str
+    max_concurrent: int
+    deliverables_root: str = "sub_agent_results"
+    timeout_seconds: float | None = None
+    """Overrides the default time limit; the main agent may still name another."""
+
+
+class Reservations:
+    """Checks requests against the runs of one manager. Every refusal is a SubAgentError that says what to do."""
+
+    def __init__(self, runs: dict[int, SubAgentRun]) -> None:
+        self._runs = runs
+
+    def check(self, request: SubAgentRequest, scope: Scope) -> tuple[AgentDefinition, str, tuple[str, ...]]:
+        """The definition, the deliverables directory and the write paths (relative) of an acceptable request."""
+        self._check_number(request.agent_id)
+        definition = self._definition(request.subagent_type, scope.registry)
+        self._check_limit(scope.max_concurrent)
+        workspace = scope.workspace
+        directory = _own_path(workspace, self._directory(request, scope), "deliverables_dir", directory=True)
+        extra = [_own_path(workspace, path, "write_paths", directory=False) for path in request.write_paths]
+        for path in [directory, *extra]:
+            self._check_conflict(path, workspace)
+        return (
+            definition,
+            relative_to(workspace, directory),
+            tuple(relative_to(workspace, path) for path in extra),
+        )
+
+    def number(self, request: SubAgentRequest) -> int:
+        """The number of a new run: the one asked for, else the next from 100."""
+        if request.agent_id is not None:
+            self._runs.pop(request.agent_id, None)  # only an ended and told one of a full range gets here
+            return request.agent_id
+        return max([FIRST_TASK_NUMBER - 1, *self._runs]) + 1
+
+    def _check_number(self, agent_id: int | None) -> None:
+        runs = self._runs
+        if agent_id is None or agent_id not in runs:
+            return
+        free = [number for number in range(1, 100) if number not in runs]
+        if free:
+            raise SubAgentError(
+                "agent_id_in_use",
+                f"agent_id {agent_id} is already used in this conversation; the next free one is {free[0]}.",
+            )
+        reusable = [number for number, run in runs.items() if number < FIRST_TASK_NUMBER and not run.live and run.told]
+        if not reusable or agent_id != reusable[0]:
+            hint = f"use {reusable[0]}, whose sub-agent has ended" if reusable else "wait until one has ended"
+            raise SubAgentError("agent_id_in_use", f"agent_id {agent_id} is in use and 1-99 are used up; {hint}.")
+
+    def _definition(self, name: str, registry: AgentRegistry) -> AgentDefinition:
+        definition = registry.get(name)
+        if definition is None or definition.mode == "primary":
+            known = ", ".join(agent.name for agent in registry.list_subagents())
+            raise SubAgentError("unknown_subagent_type", f"there is no sub-agent type {name!r}; available: {known}.")
+        return definition
+
+    def _check_limit(self, limit: int) -> None:
+        live = self._live()
+        if len(live) >= limit:
+            holders = ", ".join(f"{run.job.agent_id} ({run.job.summary})" for run in live)
+            raise SubAgentError(
+                "limit_reached",
+                f"at most {limit} sub-agents run at once; running: {holders}. Wait for one or terminate one.",
+            )
+
+    def _live(self) -> list[SubAgentRun]:
+        return [run for run in self._runs.values() if run.live]
+
+    def _directory(self, request: SubAgentRequest, scope: Scope) -> str:
+        """The directory asked for, else the default; where that holds files of another conversation, one beside it."""
+        if request.deliverables_dir is not None:
+            return request.deliverables_dir
+        number = request.agent_id if request.agent_id is not None else self.number(request)
+        name, attempt = f"agent_{number}", 0
+        directory = f"{scope.deliverables_root}/{name}"
+        while _holds_files(scope.workspace / directory) and not self._is_ours(directory):
+            attempt += 1
+            directory = f"{scope.deliverables_root}/{scope.label}-{attempt}/{name}"
+        return directory
+
+    def _is_ours(self, directory: str) -> bool:
+        return any(run.job.deliverables_dir == directory for run in self._runs.values())
+
+    def _check_conflict(self, path: Path, workspace: Path) -> None:
+        for run in self._live():
+            for held in _held(run):
+                if overlap(path, held):
+                    raise SubAgentError(
+                        "directory_conflict",
+                        f"{relative_to(workspace, path)!r} overlaps {relative_to(workspace, held)!r}, where sub-agent "
+                        f"{run.job.agent_id} ({run.job.summary}) works; choose another directory or wait for it.",
+                    )
+
+
+def _own_path(workspace: Path, text: str, what: str, *, directory: bool) -> Path:
+    try:
+        return check_own_path(workspace, text, what=what, directory=directory)
+    except ValueError as error:
+        raise SubAgentError("invalid_argument", f"{error}.") from error
+
+
+def _held(run: SubAgentRun) -> list[Path]:
+    workspace = Path(run.job.workspace)
+    return [(workspace / path).resolve() for path in (run.job.deliverables_dir, *run.job.write_paths)]
+
+
+def _holds_files(directory: Path) -> bool:
+    return directory.is_dir() and any(directory.iterdir())

@@ -1,0 +1,63 @@
+"""SubAgentRun: one sub-agent as its owner sees it, from reservation to recorded end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from easyagent.journal import JournalSummary
+from easyagent.models import AgentEvent, Cause, Started, SubAgentEnd, SubAgentJob, SubAgentStatus, WrapUp
+from easyagent.subagents.launcher import Handle
+from easyagent.subagents.store import FileMarks
+
+
+@dataclass(slots=True)
+class SubAgentRun:
+    """Live state of one sub-agent. `journal` is the fold of its events; `end` is set once, when it has ended."""
+
+    job: SubAgentJob
+    deliverables: Path
+    before: FileMarks
+    model: str
+    background: bool
+    handle: Handle | None = None
+    status: SubAgentStatus = SubAgentStatus.STARTING
+    journal: JournalSummary = field(default_factory=JournalSummary)
+    started_at: float = field(default_factory=time.monotonic)
+    heartbeat: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: tuple[SubAgentStatus, Cause] | None = None
+    """Why it is being ended from outside; the first reason holds."""
+    end: SubAgentEnd | None = None
+    told: bool = False
+    """The main agent has this end as a tool result, or asked for it: no notice is sent."""
+    quiet: bool = False
+    """The user stopped it herself: the notice wakes nobody."""
+    wrapping_up: bool = False
+
+    @property
+    def run_id(self) -> str:
+        return self.job.sub_conversation_id
+
+    @property
+    def live(self) -> bool:
+        return self.end is None
+
+    @property
+    def runtime_seconds(self) -> int:
+        return self.end.stats.runtime_seconds if self.end else int(time.monotonic() - self.started_at)
+
+    def take(self, event: AgentEvent) -> None:
+        """Fold one event of the sub-agent."""
+        self.journal.add(event)
+        if isinstance(event, Started):
+            self.status = SubAgentStatus.RUNNING
+            self.heartbeat.set()
+        elif isinstance(event, WrapUp):
+            self.wrapping_up = True
+
+    def ask_to_stop(self, status: SubAgentStatus, cause: Cause) -> None:
+        if self.stop is None and self.live:
+            self.stop = (status, cause)

@@ -1,0 +1,143 @@
+"""Notebook: all that one kernel keeps of its agents. The magics and the Python objects are faces of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.getipython import get_ipython
+from IPython.core.interactiveshell import InteractiveShell
+
+from easyagent import AgentConfig, EasyAgentError, get_agent_registry, resolve_config
+from easyagent.models import Cause
+from easyagent.prompts import detect_language
+from easyagent.subagents import SubAgentRun
+from jupyter_subagents.front_end import CellDisplay, kind_of
+from jupyter_subagents.options import CellOptions
+from jupyter_subagents.outputs import CellOutput
+from jupyter_subagents.runtime import Runtime, get_runtime
+from jupyter_subagents.session import Prompt, Session
+from jupyter_subagents.strings import ui_strings
+
+
+class Notebook:
+    """Conversations by label, the current one, and the settings of `%agent config`."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.workspace = Path.cwd().resolve()
+        self.settings: dict[str, Any] = {}
+        self.sessions: dict[str, Session] = {}
+        self.current_label = "main"
+        self.runtime: Runtime = get_runtime()
+        self.runtime.on_shutdown(self._close_all)
+
+    @property
+    def current(self) -> Session:
+        return self.session(self.current_label)
+
+    def session(self, label: str) -> Session:
+        if label not in self.sessions:
+            self.sessions[label] = Session(label, self.workspace, self.runtime.endpoints)
+        return self.sessions[label]
+
+    def config(self, overrides: Mapping[str, Any] | None = None) -> AgentConfig:
+        """The settings now. Raises UsageError with one sentence."""
+        try:
+            return resolve_config(overrides, self.settings)
+        except EasyAgentError as error:
+            raise UsageError(str(error)) from None
+
+    def prompt(self, text: str, options: CellOptions) -> Prompt:
+        """A prompt with everything its cell says. Raises UsageError with one sentence."""
+        config = self.config(options.settings)
+        try:
+            registry = get_agent_registry().for_workspace(self.workspace)
+        except EasyAgentError as error:
+            raise UsageError(str(error)) from None
+        definition = registry.get(options.agent) if options.agent else None
+        if options.agent and definition is None:
+            known = ", ".join(agent.name for agent in registry.list_subagents())
+            raise UsageError(f"%%agent: there is no agent type {options.agent!r}; available: {known}.")
+        return Prompt(
+            text=text,
+            config=config,
+            registry=registry,
+            definition=definition,
+            deliverables_root=options.directory or "sub_agent_results",
+            timeout_seconds=options.timeout_seconds,
+        )
+
+    def enter(self, label: str, *, new: bool) -> tuple[Session, str, list[SubAgentRun]]:
+        """Make a conversation the current one. Sub-agents of the one that is left, or begun anew, are ended:
+        returns the session, the label that was left, and those."""
+        left, stopped = self.current_label, []
+        if label != left and left in self.sessions:
+            stopped = self.runtime.call(self.sessions[left].stop_all(tell=False))
+        if new:
+            left, stopped = label, stopped + self.reset(label)
+        self.current_label = label
+        return self.session(label), left, stopped
+
+    def reset(self, label: str) -> list[SubAgentRun]:
+        """Forget a conversation; returns the sub-agents that were ended with it."""
+        session = self.sessions.pop(label, None)
+        return self.runtime.call(session.aclose()) if session is not None else []
+
+    def output(self, label: str, text: str, *, model: str = "") -> CellOutput:
+        """A new output in the cell that runs now."""
+        kind = kind_of(self.shell)
+        language = detect_language(text, self.config().language)
+        return CellOutput(
+            label=label,
+            model=model,
+            strings=ui_strings(language),
+            display=None if kind == "terminal" else CellDisplay(self.shell),
+            live=kind == "live",
+            on_action=self._clicked,
+        )
+
+    def words(self, text: str = "") -> Mapping[str, str]:
+        """The interface's words: the language that is set, else that of a text or of the environment."""
+        setting = self.config().language
+        if setting == "auto" and not text and os.environ.get("LANG", "").startswith("zh"):
+            setting = "zh"
+        return ui_strings(detect_language(text, setting))
+
+    def all_runs(self) -> list[tuple[str, SubAgentRun]]:
+        return [(label, run) for label, session in self.sessions.items() for run in session.runs.values()]
+
+    def find(self, number: int) -> SubAgentRun:
+        """A sub-agent of the current conversation. Raises UsageError that names those there are."""
+        run = self.current.runs.get(number)
+        if run is None:
+            known = ", ".join(map(str, sorted(self.current.runs))) or "none"
+            raise UsageError(f"There is no sub-agent {number} in conversation {self.current_label}; known: {known}.")
+        return run
+
+    def _clicked(self, output: CellOutput, action: dict[str, Any]) -> None:
+        """In the comm's thread: only hand over."""
+        for session in self.sessions.values():
+            if output in session.outputs:
+                self.runtime.hand_over(session.act, output, action)
+
+    async def _close_all(self) -> None:
+        for session in list(self.sessions.values()):
+            await session.aclose(Cause.KERNEL_EXIT)
+
+
+@cache
+def _notebook_of(shell: InteractiveShell) -> Notebook:
+    return Notebook(shell)
+
+
+def get_notebook() -> Notebook:
+    """The notebook of this kernel. Raises RuntimeError outside IPython."""
+    shell = get_ipython()
+    if shell is None:
+        raise RuntimeError("jupyter_subagents works in IPython; without it use easyagent.AgentRunner.")
+    return _notebook_of(shell)

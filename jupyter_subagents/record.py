@@ -1,0 +1,268 @@
+"""The static record: what the saved notebook shows of a conversation, with no kernel and no widget.
+
+It must survive JupyterLab's sanitiser for untrusted notebooks, which keeps `class` and inline `style`
+with plain values (no `var()`), GitHub, which drops all styles, and nbconvert. So: text that reads well
+by itself, inline styles that work on light and dark (translucent greys, inherited text colour), no
+`<style>`, no script, nothing loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+from jupyter_subagents.card_model import CardState, Entry
+from jupyter_subagents.card_state import to_view
+from jupyter_subagents.card_view import duration_text, line
+from jupyter_subagents.render import clean_text, to_html
+
+MAX_BYTES = 200_000
+_AGENTS_BYTES = 90_000
+_ANSWER_BYTES = 100_000
+
+_MUTED = "opacity:0.7"
+_COLOURS = {
+    "completed": "#2e9e5b",
+    "failed": "#d64545",
+    "timeout": "#d9822b",
+    "terminated": "#8a8a8a",
+    "interrupted": "#8a8a8a",
+}
+_LIVE_COLOUR = "#3b82d6"
+
+
+def record_html(state: CardState, *, strings: Mapping[str, str], state_at: datetime | None = None) -> str:
+    """The record as HTML of at most 200 kB. `state_at` is the time named while something still runs."""
+    return _Record(state, strings, state_at).html()
+
+
+def record_text(state: CardState, *, strings: Mapping[str, str], state_at: datetime | None = None) -> str:
+    """The record as plain text, for terminals, diffs and `text/plain`."""
+    return _Record(state, strings, state_at).text()
+
+
+class _Record:
+    def __init__(self, state: CardState, strings: Mapping[str, str], state_at: datetime | None) -> None:
+        self.state = state
+        self.view = to_view(state, now=state.updated_at)
+        self.strings = strings
+        self.at = (state_at or datetime.fromtimestamp(state.updated_at).astimezone()).strftime("%H:%M")
+
+    # --- words
+
+    def header_parts(self) -> list[str]:
+        view, strings = self.view, self.strings
+        word = strings[f"state_{view['state']}"]
+        since = view["since"]
+        seconds = view["seconds"] + (max(0.0, view["now"] - since) if since is not None else 0.0)
+        parts = [
+            view["model"] or strings["model_unknown"],
+            strings["state_at"].format(time=self.at, state=word) if view["alive"] else word,
+            duration_text(seconds),
+            *self.usage(view),
+        ]
+        return [*parts[:1], strings["demo_tag"], *parts[1:]] if view["demo"] else parts
+
+    def usage(self, view: dict[str, Any]) -> list[str]:
+        usage, strings = view["usage"], self.strings
+        tokens = strings["tokens_unknown"] if usage["tokens"] is None else strings["tokens"].format(n=usage["tokens"])
+        if view["demo"]:
+            return [tokens, strings["cost_demo"]]
+        return [tokens, usage["cost"] or strings["cost_unknown"]]
+
+    def status(self, agent: dict[str, Any]) -> str:
+        word = self.strings[f"status_{agent['status']}"]
+        return self.strings["state_at"].format(time=self.at, state=word) if agent["alive"] else word
+
+    def facts(self, agent: dict[str, Any]) -> list[str]:
+        seconds = agent["seconds"]
+        if seconds is None:
+            seconds = self.view["now"] - agent["since"]
+        limit = duration_text(agent["limit"])
+        elapsed = self.strings["elapsed_of_limit"].format(elapsed=duration_text(seconds), limit=limit)
+        counts = [
+            self.strings[f"{name}_{'one' if number == 1 else 'many'}"].format(n=number)
+            for name, number in agent["counts"].items()
+            if number
+        ]
+        return [elapsed, *counts, *self.usage(agent)]
+
+    def entry_text(self, entry: Entry) -> str:
+        """An entry that is no Markdown, as one line."""
+        text = line(entry.text, 600)
+        if entry.kind == "notice" and entry.agent_ids:
+            key = "notice_ended_one" if len(entry.agent_ids) == 1 else "notice_ended_many"
+            return self.strings[key].format(ids=", ".join(str(number) for number in entry.agent_ids))
+        if entry.kind in ("notice", "prompt"):
+            return self.strings[entry.kind].format(text=text)
+        if entry.kind == "interrupted":
+            return self.strings["interrupted"]
+        if entry.kind == "tool" and entry.ok is False:
+            return f"{text} ({self.strings['tool_failed']})"
+        return text
+
+    def entries(self) -> list[Entry]:
+        """The transcript without the first prompt, which is the cell itself, and with the open text."""
+        rows = list(self.state.transcript)
+        if rows and rows[0].kind == "prompt":
+            rows = rows[1:]
+        return [*rows, Entry("text", self.state.open_text)] if self.state.open_text.strip() else rows
+
+    # --- HTML
+
+    def html(self) -> str:
+        title = self.strings["conversation"].format(label=self.view["label"])
+        header = _div(
+            f"<strong>{escape(title)}</strong> · {_joined(self.header_parts())}",
+            "padding:2px 0 6px 0;border-bottom:1px solid rgba(128,128,128,0.35);margin-bottom:8px",
+        )
+        body = header + self.agents_html() + self.transcript_html()
+        return f'<div class="subagents-record" style="max-width:1100px;line-height:1.45">{body}</div>'
+
+    def agents_html(self) -> str:
+        cards: list[str] = []
+        size = 0
+        agents = self.view["agents"]
+        for index, agent in enumerate(agents):
+            card = self.agent_html(agent)
+            size += len(card.encode())
+            if size > _AGENTS_BYTES:
+                note = self.strings["cut_agents"].format(n=len(agents) - index)
+                cards.append(_div(escape(note), _MUTED))
+                break
+            cards.append(card)
+        return "".join(cards)
+
+    def agent_html(self, agent: dict[str, Any]) -> str:
+        name = self.strings["sub_agent"].format(id=agent["agent_id"])
+        colour = _COLOURS.get(agent["status"], _LIVE_COLOUR)
+        badge = (
+            f'<span style="color:{colour};font-weight:600" title="{escape(self.status(agent))}">'
+            f"{escape(self.status(agent))}</span>"
+        )
+        lines = [
+            _div(f"<strong>{escape(name)}</strong> · {escape(agent['type'])} · {escape(agent['summary'])} · {badge}"),
+            _div(_joined(self.facts(agent)), _MUTED + ";font-size:90%"),
+        ]
+        if agent["alive"] and agent["last_action"]:
+            lines.append(_div(escape(agent["last_action"]), _MUTED))
+        if agent["error"]:
+            lines.append(_div(escape(agent["error"]), "color:#d64545;margin-top:4px"))
+        if agent["result"]:
+            lines.append(_div(escape(self.shortened(agent["result"], 4000)), "margin-top:4px;white-space:pre-wrap"))
+        if not agent["alive"]:
+            lines.append(_div(self.files_html(agent), "margin-top:4px;font-size:90%"))
+        return _div(
+            "".join(lines),
+            "margin:0 0 8px 0;padding:6px 10px;border:1px solid rgba(128,128,128,0.35);"
+            f"border-left:3px solid {colour};border-radius:4px",
+        )
+
+    def files_html(self, agent: dict[str, Any]) -> str:
+        directory = agent["directory"]
+        if not agent["files"]:
+            none = self.strings["no_deliverables"].format(directory=directory)
+            return f'<span style="{_MUTED}">{escape(none)}</span>'
+        links = [_file_link(directory, file["path"], file["size"]) for file in agent["files"]]
+        if agent["more_files"]:
+            links.append(escape(self.strings["more_files"].format(n=agent["more_files"])))
+        if agent["partial"]:
+            links.append(escape(self.strings["partial"]))
+        return f"{escape(self.strings['deliverables_in'].format(directory=directory))}: {' · '.join(links)}"
+
+    def transcript_html(self) -> str:
+        """The newest entries that fit: the answer stands at the end."""
+        parts: list[str] = []
+        room = _ANSWER_BYTES
+        for entry in reversed(self.entries()):
+            part = self.entry_html(entry, room)
+            room -= len(part.encode())
+            if room < 0:
+                parts.append(_div(escape(self.strings["cut_transcript"]), _MUTED))
+                break
+            parts.append(part)
+        return "".join(reversed(parts))
+
+    def entry_html(self, entry: Entry, room: int) -> str:
+        if entry.kind == "text":
+            return self.answer_html(entry.text, room)
+        text = escape(self.entry_text(entry))
+        if entry.kind in ("error", "interrupted"):
+            return _div(text, "color:#d64545;margin:4px 0")
+        if entry.kind == "tool":
+            return _div(text, _MUTED + ";font-size:90%")
+        return _div(text, _MUTED + ";border-top:1px solid rgba(128,128,128,0.35);margin:8px 0 4px 0;padding-top:4px")
+
+    def answer_html(self, markdown: str, room: int) -> str:
+        """The text as HTML; one that alone is too long is cut, and says so."""
+        limit = len(markdown)
+        note = ""
+        while True:
+            part = _div(_styled(to_html(markdown[:limit])), "margin:4px 0") + note
+            if len(part.encode()) <= room or limit < 2000 or room < _ANSWER_BYTES // 2:
+                return part
+            limit //= 2
+            note = _div(escape(self.strings["cut_text"]), _MUTED)
+
+    def shortened(self, text: str, limit: int) -> str:
+        return text if len(text) <= limit else f"{text[:limit]}…\n{self.strings['cut_text']}"
+
+    # --- plain text
+
+    def text(self) -> str:
+        lines = [" · ".join([self.strings["conversation"].format(label=self.view["label"]), *self.header_parts()])]
+        for agent in self.view["agents"]:
+            lines += self.agent_lines(agent)
+        lines.append("")
+        for entry in self.entries():
+            lines.append(clean_text(entry.text) if entry.kind == "text" else f"[{self.entry_text(entry)}]")
+        text = "\n".join(lines)
+        if len(text.encode()) <= MAX_BYTES:
+            return text
+        kept = text.encode()[: MAX_BYTES - 200].decode("utf-8", "ignore")
+        return f"{kept}…\n{self.strings['cut_text']}"
+
+    def agent_lines(self, agent: dict[str, Any]) -> list[str]:
+        name = self.strings["sub_agent"].format(id=agent["agent_id"])
+        lines = [
+            " · ".join([name, agent["type"], agent["summary"], self.status(agent)]),
+            "  " + " · ".join(self.facts(agent)),
+        ]
+        lines += [f"  {text}" for text in (agent["error"], line(agent["result"], 600)) if text]
+        if agent["files"]:
+            names = ", ".join(f"{file['path']} ({file['size']})" for file in agent["files"])
+            lines.append(f"  {self.strings['deliverables_in'].format(directory=agent['directory'])}: {names}")
+        return lines
+
+
+def _div(inner: str, style: str = "") -> str:
+    return f'<div style="{style}">{inner}</div>\n' if style else f"<div>{inner}</div>\n"
+
+
+def _joined(parts: list[str]) -> str:
+    return " · ".join(escape(part) for part in parts)
+
+
+def _file_link(directory: str, path: str, size: str) -> str:
+    """A link relative to the notebook, or the bare name where the path does not stay below it."""
+    label = f"{escape(path)} ({escape(size)})"
+    whole = f"{directory}/{path}"
+    if whole.startswith("/") or "\\" in whole or ".." in whole.split("/"):
+        return label
+    return f'<a href="{escape(quote(whole))}">{escape(path)}</a> ({escape(size)})'
+
+
+def _styled(markup: str) -> str:
+    """Give table cells their alignment as a style: notebooks align them right by default.
+
+    The markup comes from the allow-list, which writes `<` only where a tag begins.
+    """
+    return re.sub(
+        r'<(t[hd])(?: align="(left|right|center)")?>',
+        lambda match: f'<{match[1]} style="text-align:{match[2] or "left"}">',
+        markup,
+    )

@@ -1,0 +1,192 @@
+"""Model text made safe to show: the only way by which it becomes HTML.
+
+JupyterLab runs scripts that stand in `text/markdown`, `text/html` and `ipywidgets.HTML` outputs of a
+trusted notebook, so model text never goes there as it is. Here raw HTML is not parsed at all, images
+become links (nothing is loaded until somebody clicks), and an allow-list is the second wall.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import mistune
+import nh3
+
+_ANSI = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|[P^_X][^\x1b]*\x1b\\|\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~])")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but tab and newline
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi: text that reads otherwise than it is
+    "\U000e0000-\U000e007f"  # tags: text nobody sees
+    "\ufff9-\ufffb\ud800-\udfff]"
+)
+_BREAKS = re.compile("\r\n?|[\u2028\u2029]")
+
+MAX_MARKDOWN = 200_000
+"""Characters; longer text is shown as plain text."""
+
+_TAGS = {
+    "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code",
+    "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td",
+}  # fmt: skip
+_ATTRIBUTES = {"a": {"href", "target"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}}
+
+
+def clean_text(text: str) -> str:
+    """Text without what a reader cannot see but a terminal or browser acts on; newlines and tabs stay."""
+    return _UNSEEN.sub("", _BREAKS.sub("\n", _ANSI.sub("", text)))
+
+
+def to_html(markdown: str) -> str:
+    """Markdown as HTML that holds no script, no image, no style, and only http, https and mailto links."""
+    text = clean_text(markdown)
+    if len(text) <= MAX_MARKDOWN:
+        try:
+            return _allowed(str(_markdown(text)))
+        except RecursionError:  # nested deeper than the parser can follow: no reader needs that as Markdown
+            pass
+    return f"<pre>{html.escape(text)}</pre>\n"
+
+
+def _allowed(markup: str) -> str:
+    return nh3.clean(
+        markup,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        clean_content_tags=set(),
+        url_schemes={"http", "https", "mailto"},
+        url_relative="deny",
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+
+
+class _Renderer(mistune.HTMLRenderer):
+    """mistune's HTML without what the allow-list would drop anyway, so that its meaning stays readable."""
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        return self.link(text or html.escape(url), url)
+
+    def task_list_item(self, text: str, checked: bool = False) -> str:
+        return f"<li>{'☑' if checked else '☐'} {text}</li>\n"
+
+    def table_cell(self, text: str, align: str | None = None, head: bool = False) -> str:
+        tag = "th" if head else "td"
+        return f'<{tag} align="{align}">{text}</{tag}>\n' if align else f"<{tag}>{text}</{tag}>\n"
+
+
+def _bare_links(md: mistune.Markdown) -> None:
+    """Make bare addresses links. ASCII only: in Chinese text no space stands after an address."""
+
+    def parse(inline: Any, match: re.Match[str], state: Any) -> int:
+        address = match.group(0)
+        if state.in_link:
+            inline.process_text(address, state)
+        else:
+            child = [{"type": "text", "raw": address}]
+            state.append_token({"type": "link", "children": child, "attrs": {"url": address}})
+        return match.end()
+
+    pattern = r"https?://[!#-;=?-Z_a-z~%\[\]]*[#-&+\-/-9=@-Z_a-z~]"
+    md.inline.register("bare_link", pattern, parse)
+
+
+def _parser() -> mistune.Markdown:
+    renderer = _Renderer(escape=True)
+    plugins = [mistune.plugins.import_plugin(name) for name in ("table", "strikethrough", "task_lists")]
+    markdown = mistune.Markdown(renderer, plugins=[*plugins, _bare_links])
+    renderer.register("task_list_item", _Renderer.task_list_item)
+    renderer.register("table_cell", _Renderer.table_cell)
+    # Without these rules `<` is a letter like any other, and a block's end never depends on a tag.
+    markdown.block.rules = [rule for rule in markdown.block.rules if rule != "raw_html"]
+    markdown.inline.rules = [rule for rule in markdown.inline.rules if rule != "inline_html"]
+    return markdown
+
+
+_markdown = _parser()
+
+_FENCE = re.compile(r"(?:[ >]|[-*+] |\d{1,9}[.)] )*(`{3,}|~{3,})(.*)")
+_LIST = re.compile(r"[ >]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+
+
+class BlockRenderer:
+    """Renders a growing Markdown text: finished blocks once each, the rest as a plain tail.
+
+    >>> growing = BlockRenderer()
+    >>> growing.update("# Title\\n\\nSome te")
+    >>> growing.blocks, growing.tail
+    (['<h1>Title</h1>\\n'], 'Some te')
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[str] = []
+        self.tail = ""
+        self._done = ""
+
+    def update(self, text: str) -> None:
+        """Take the whole text so far. It normally extends the last one; otherwise all is rendered anew."""
+        text = clean_text(text)
+        if not text.startswith(self._done):
+            self.blocks, self._done = [], ""
+        rest = text[len(self._done) :]
+        start = 0
+        for end in _block_ends(rest):
+            self.blocks.append(to_html(rest[start:end]))
+            start = end
+        self._done += rest[:start]
+        self.tail = rest[start:]
+
+    def finish(self, text: str) -> list[str]:
+        """The blocks of the complete text; together they are exactly `to_html(text)`.
+
+        Blocks already rendered are kept where they can be: a link whose address is given later,
+        for one, changes a block that looked finished.
+        """
+        self.update(text)
+        blocks = [*self.blocks, to_html(self.tail)] if self.tail.strip() else self.blocks
+        whole = to_html(text)
+        self.blocks = blocks if "".join(blocks) == whole else [whole]
+        self._done, self.tail = clean_text(text), ""
+        return self.blocks
+
+
+def _block_ends(text: str) -> list[int]:
+    """Where a block surely ended: before an unindented line that follows a blank one, outside fences.
+
+    A list goes on with its next item or an indented line. When in doubt the block stays open, which
+    costs only that it is shown as plain text a little longer.
+    """
+    ends: list[int] = []
+    fence = ""
+    in_list = blank = False
+    offset = 0
+    for line in text.splitlines(keepends=True):
+        if not line.endswith("\n"):
+            break
+        if not line.strip():
+            blank = True
+        else:
+            indent = len(line) - len(line.lstrip(" \t"))
+            goes_on = indent > (0 if in_list else 3) or (in_list and _LIST.match(line) is not None)
+            if blank and not fence and not goes_on:
+                if text[:offset].strip():
+                    ends.append(offset)
+                in_list = False
+            blank = False
+            in_list = in_list or _LIST.match(line) is not None
+            fence = _fence_after(fence, line)
+        offset += len(line)
+    return ends
+
+
+def _fence_after(fence: str, line: str) -> str:
+    """The fence that is open after this line, "" for none."""
+    match = _FENCE.match(line)
+    if match is None:
+        return fence
+    marks, info = match.groups()
+    if not fence:
+        return "" if marks[0] == "`" and "`" in info else marks
+    closes = marks[0] == fence[0] and len(marks) >= len(fence) and not info.strip()
+    return "" if closes else fence

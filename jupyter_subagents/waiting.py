@@ -1,0 +1,76 @@
+"""How a cell waits for the runtime: awaiting where the kernel can, else blocking; an interrupt ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from IPython.core.error import UsageError
+
+from easyagent import EasyAgentError
+
+Result = TypeVar("Result")
+TICK_SECONDS = 0.25
+CLEAN_UP_SECONDS = 5.0
+
+
+class Waiter(Generic[Result]):
+    """Waits for work that has already begun on the runtime's loop; not awaiting it leaves it in the background.
+
+    Waiting goes in short ticks: ipykernel's interrupt does not wake an idle loop. `on_interrupt` is called
+    when the user interrupts, `finish` turns the result into the cell's value; what it prints stands in the cell.
+    """
+
+    def __init__(
+        self,
+        future: concurrent.futures.Future[Result],
+        *,
+        on_interrupt: Callable[[], None],
+        finish: Callable[[Result], Any],
+        interrupted: Callable[[], Any],
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._future, self._on_interrupt = future, on_interrupt
+        self._finish, self._interrupted, self._on_tick = finish, interrupted, on_tick
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Any:
+        waiting = asyncio.wrap_future(self._future)
+        try:
+            while not waiting.done():
+                await asyncio.wait({waiting}, timeout=TICK_SECONDS)
+                self._on_tick()
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            self._on_interrupt()
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await asyncio.wait_for(asyncio.shield(waiting), CLEAN_UP_SECONDS)
+            return self._interrupted()
+        return self._done()
+
+    def block(self) -> Any:
+        """Wait without an event loop."""
+        try:
+            while not self._future.done():
+                with contextlib.suppress(concurrent.futures.TimeoutError, TimeoutError):
+                    self._future.exception(timeout=TICK_SECONDS)
+                self._on_tick()
+        except KeyboardInterrupt:
+            self._on_interrupt()
+            end = time.monotonic() + CLEAN_UP_SECONDS
+            with contextlib.suppress(Exception):
+                self._future.exception(timeout=max(0.0, end - time.monotonic()))
+            return self._interrupted()
+        return self._done()
+
+    def _done(self) -> Any:
+        try:
+            result = self._future.result()
+        except EasyAgentError as error:
+            raise UsageError(str(error)) from None
+        return self._finish(result)
