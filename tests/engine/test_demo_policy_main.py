@@ -45,17 +45,14 @@ def after(reply: ChatReply, *results: str) -> list[dict[str, Any]]:
 def running(reply: ChatReply) -> list[dict[str, Any]]:
     answers = [
         json.dumps(
-            STARTED
-            | {"agent_id": a["agent_id"], "deliverables_dir": f"sub_agent_results/agent_{a['agent_id']}"}
+            STARTED | {"agent_id": a["agent_id"], "deliverables_dir": f"sub_agent_results/agent_{a['agent_id']}"}
         )
         for a in created(reply)
     ]
     return after(reply, *answers)
 
 
-def notice(
-    agent_id: int, result: str, *, form: str = "user", language: str = "en", ended: str = ""
-) -> dict[str, Any]:
+def notice(agent_id: int, result: str, *, form: str = "user", language: str = "en", ended: str = "") -> dict[str, Any]:
     """A notice of the package's own templates; `ended` replaces the words of completion."""
     text = (files("easyagent") / "prompts" / language / f"notice_{form}.md").read_text("utf-8").rstrip("\n")
     text = text.format(
@@ -87,9 +84,7 @@ def test_each_item_of_a_list_is_a_sub_agent_and_all_go_out_in_one_reply() -> Non
     reply = ask(LIST)
     assert [call["agent_id"] for call in created(reply)] == [1, 2, 3] and len(reply.tool_calls) == 3
     assert "Summarise b.csv and its notes" in created(reply)[1]["task"]
-    assert all(
-        call["run_in_background"] is True and call["timeout_seconds"] == 600 for call in created(reply)
-    )
+    assert all(call["run_in_background"] is True and call["timeout_seconds"] == 600 for call in created(reply))
 
 
 @pytest.mark.parametrize(
@@ -183,9 +178,7 @@ def test_notices_out_of_order_are_counted_and_the_table_is_made_of_them_alone() 
         ("zh", "已中断。", "已中断"),
     ],
 )
-def test_other_ends_are_told_with_their_word_and_cause(
-    form: str, language: str, words: str, status: str
-) -> None:
+def test_other_ends_are_told_with_their_word_and_cause(form: str, language: str, words: str, status: str) -> None:
     prompt = user("Summarise a.csv" if language == "en" else "请汇总表格 a.csv 的内容")
     talk = [prompt, *running(ask(prompt)), notice(1, "half", form=form, language=language, ended=words)]
     table = ask(*talk).content or ""
@@ -213,10 +206,7 @@ def test_a_refused_start_is_told_in_the_table() -> None:
     talk.append({"role": "assistant", "content": ask(*talk).content})
     assert "- Count c.md: At most 2 run at once." in talk[-1]["content"]
     table = ask(*talk, notice(1, "one"), notice(2, "two")).content or ""
-    assert (
-        "2 of 2 completed" in table
-        and "| - | Count c.md | not started | At most 2 run at once. | - |" in table
-    )
+    assert "2 of 2 completed" in table and "| - | Count c.md | not started | At most 2 run at once. | - |" in table
 
 
 def test_an_old_notice_after_a_new_prompt_belongs_to_the_old_prompt() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from easyagent.demo.documents import measure_document, measure_json, occurrences
-from easyagent.demo.language import language_of, words_of
 from easyagent.demo.tables import measure_table
+from easyagent.demo.words import words_of
+from easyagent.prompts import detect_language
 
 DATA = Path(__file__).parents[2] / "notebooks" / "data"
 TABLES = sorted([*DATA.glob("*.csv"), *DATA.glob("*.tsv")])
@@ -73,9 +74,7 @@ def test_a_text_s_measures_are_those_of_its_words(path: Path) -> None:
     assert measures.han_characters == sum("\u4e00" <= character <= "\u9fff" for character in text)
     assert len(measures.headings) == len(headings) and measures.terms
     for term, count in measures.terms:
-        exact = (
-            text.count(term) if measures.han_characters else [w.lower() for w in words_of(text)].count(term)
-        )
+        exact = text.count(term) if measures.han_characters else [w.lower() for w in words_of(text)].count(term)
         assert exact == count > 1
 
 
@@ -91,9 +90,7 @@ def test_words_are_han_characters_and_runs_of_other_letters() -> None:
         "été_1",
     ]
     fenced = measure_document("# a\n```\n# no heading\n```\n## b", 5, markdown=True)
-    assert (
-        fenced.headings == ((1, "a"), (2, "b")) and measure_document("# a", 1, markdown=False).headings == ()
-    )
+    assert fenced.headings == ((1, "a"), (2, "b")) and measure_document("# a", 1, markdown=False).headings == ()
 
 
 @pytest.mark.parametrize(
@@ -116,12 +113,12 @@ def test_json(value: object, kind: str, size: int | None, names: tuple[str, ...]
 def test_occurrences_and_languages() -> None:
     assert occurrences("Drought, drought. No rain.", "drought") == 2
     assert [
-        language_of(text) for text in ("读取 data/long_name_of_a_table.csv", "Read 表.csv please, the table")
+        detect_language(text) for text in ("读取 data/long_name_of_a_table.csv", "Read 表.csv please, the table")
     ] == [
         "zh",
         "en",
     ]
-    assert language_of("データを要約してください、表格") == "en" and language_of("") == "en"
+    assert detect_language("データを要約してください、表格") == "en" and detect_language("") == "en"
 
 
 def test_the_example_data_is_what_its_generator_makes(tmp_path: Path) -> None:

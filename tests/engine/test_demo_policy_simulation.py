@@ -61,11 +61,7 @@ class Workspace:
             part.append(line)
         last, total = offset - 1 + len(part), len(lines)
         head = f"[{path}: lines {offset}-{last} of {total}, {len(content)} bytes]"
-        more = (
-            [f'[{total - last} more lines: read_file(path="{path}", offset={last + 1})]']
-            if last < total
-            else []
-        )
+        more = [f'[{total - last} more lines: read_file(path="{path}", offset={last + 1})]'] if last < total else []
         return "\n".join([head, *part, *more])
 
     def write_file(self, path: str, content: str) -> str:
@@ -75,20 +71,14 @@ class Workspace:
         return f"Wrote {path} ({len(content.encode())} bytes)."
 
     def search_code(self, query: str, path: str = ".") -> str:
-        hits = [
-            p
-            for p in sorted((self.folder / path).rglob("*"))
-            if p.is_file() and query in p.read_text("utf-8")
-        ]
+        hits = [p for p in sorted((self.folder / path).rglob("*")) if p.is_file() and query in p.read_text("utf-8")]
         return "\n".join(str(p.relative_to(self.folder)) for p in hits) or "No matches."
 
 
 class Conversation:
     """A main agent whose sub-agents run, one after the other, while it is idle."""
 
-    def __init__(
-        self, workspace: Workspace, language: str = "en", sub_tools: Iterable[str] = SUB_TOOLS
-    ) -> None:
+    def __init__(self, workspace: Workspace, language: str = "en", sub_tools: Iterable[str] = SUB_TOOLS) -> None:
         self.workspace, self.language = workspace, language
         self.messages: list[dict[str, Any]] = [{"role": "system", "content": "You are the main agent."}]
         self.waiting: list[dict[str, Any]] = []
@@ -149,9 +139,7 @@ class Conversation:
         raise AssertionError("the sub-agent does not come to an end")
 
 
-def _append_calls(
-    messages: list[dict[str, Any]], calls: Any, tool: Callable[[str, dict[str, Any]], str]
-) -> None:
+def _append_calls(messages: list[dict[str, Any]], calls: Any, tool: Callable[[str, dict[str, Any]], str]) -> None:
     ids = [f"call_{len(messages)}_{index}" for index in range(len(calls))]
     functions = [{"name": call.name, "arguments": call.arguments_json} for call in calls]
     made = [{"id": i, "type": "function", "function": f} for i, f in zip(ids, functions, strict=True)]
@@ -187,9 +175,7 @@ def test_a_glob_becomes_one_sub_agent_a_file_and_ends_with_a_table(workspace: Wo
     # The figures in the table are the file's own, counted here by other means.
     plots = list(csv.DictReader((DATA / "plots.csv").read_text("utf-8").splitlines()))
     empty = sum(not value for row in plots for value in row.values())
-    assert (
-        f"data/plots.csv (rows {len(plots)}, columns {len(plots[0])}, missing values {empty})" in table[0][3]
-    )
+    assert f"data/plots.csv (rows {len(plots)}, columns {len(plots[0])}, missing values {empty})" in table[0][3]
     assert (len(plots), empty) == (96, 4)
     report = (workspace.folder / "sub_agent_results/agent_1/report.md").read_text("utf-8")
     column = next(row for row in rows_of(report) if row[0] == "yield_t_ha")
@@ -242,9 +228,7 @@ def test_a_chinese_conversation_is_chinese_throughout(workspace: Workspace) -> N
 def test_more_items_than_slots_start_as_others_come_back(workspace: Workspace) -> None:
     talk = Conversation(workspace)
     names = ["plots.csv", "stations.csv", "trees.tsv", "field_notes_north.md", "field_notes_south.txt"]
-    items = [
-        f"{number}. Count data/{name}" for number, name in enumerate([*names, "plots.csv", "trees.tsv"], 1)
-    ]
+    items = [f"{number}. Count data/{name}" for number, name in enumerate([*names, "plots.csv", "trees.tsv"], 1)]
     started = talk.ask("Do these:\n" + "\n".join(items))
     assert len(talk.waiting) == 5 and "starts when one of the others" in started
     assert "1 of 7 have come back" in talk.next_end()

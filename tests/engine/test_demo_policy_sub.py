@@ -23,9 +23,7 @@ class SubAgent:
     def __init__(self, task: str, *, language: str = "en", tools: tuple[str, ...] = TOOLS) -> None:
         self.tools = tools
         first = (files("easyagent") / "prompts" / language / "first_message.md").read_text("utf-8")
-        text = first.format(
-            agent_id=7, summary="Count", task=task, deliverables_dir=DIRECTORY, timeout_seconds=600
-        )
+        text = first.format(agent_id=7, summary="Count", task=task, deliverables_dir=DIRECTORY, timeout_seconds=600)
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": text}]
 
     def say(self, text: str) -> None:
@@ -92,6 +90,7 @@ def test_a_line_that_looks_like_the_tool_s_own_is_counted_as_content() -> None:
         ("Error: data/a.csv does not exist", "data/a.csv: data/a.csv does not exist"),
         ("Interrupted by the user.", "data/a.csv: Interrupted by the user."),
         ("", "data/a.csv: the tool gave no result"),
+        ("[data/a.csv: lines 1-1 of 1, 20 bytes]\nname [line cut: 9 more characters]", "a line of it is too long"),
         ("[data/a.csv: lines 1-3 of 3, 20 bytes]\nname,size\n[result cut]", "did not arrive whole"),
         ("[data/a.csv: lines 1-3 of 3, 20 bytes]\nname,size\nx,1\ny,2\n[and more]", "did not arrive whole"),
         ("[data/a.csv: lines 1-3 of 3, 900 bytes]\nname,size\nx,1.5\ny,", "shorter than the file"),
@@ -176,10 +175,7 @@ def test_an_instruction_that_is_not_covered_is_told() -> None:
     agent.answer(WHOLE)
     agent.answer("Wrote it.")
     done = agent.finish()
-    assert (
-        done["success"] is False
-        and "did not understand the additional instruction “Sing it”" in done["summary"]
-    )
+    assert done["success"] is False and "did not understand the additional instruction “Sing it”" in done["summary"]
 
 
 def test_told_to_finish_it_reports_what_is_whole_and_fails() -> None:
@@ -208,9 +204,7 @@ def test_a_summary_shows_each_figure_whole_or_not_at_all() -> None:
         agent.answer(WHOLE.replace("data/a.csv", name))
     agent.answer(*["Wrote it."] * 7)
     summary = agent.finish()["summary"]
-    assert len(summary) <= 200 and summary.count("(rows 2, columns 2, missing values 1)") == summary.count(
-        "rows"
-    )
+    assert len(summary) <= 200 and summary.count("(rows 2, columns 2, missing values 1)") == summary.count("rows")
     assert "more in the report" in summary
 
 

@@ -31,9 +31,7 @@ def demo(settings: DemoSettings) -> Iterator[tuple[Any, DemoAddress]]:
 
 
 def tools(*names: str) -> list[dict[str, object]]:
-    return [
-        {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names
-    ]
+    return [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
 
 
 def test_it_serves_an_openai_client_and_ends_with_its_stdin() -> None:
@@ -83,7 +81,5 @@ def test_wrong_settings_are_one_error_and_no_server(line: str) -> None:
 
 def test_it_does_not_load_the_openai_client() -> None:
     code = "import sys, easyagent.demo.__main__; print('openai' in sys.modules, 'pydantic' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["False", "True"]

@@ -44,11 +44,7 @@ def first_message(agent_id: int, language: str = "en") -> str:
 
 def test_scripts_are_tried_in_order_and_replies_are_taken_in_order() -> None:
     with FakeOpenAI() as fake, client_of(fake) as client:
-        both = (
-            fake.script("both", match=("red", "blue"))
-            .reply("1")
-            .reply(lambda request: request.last_text.upper())
-        )
+        both = fake.script("both", match=("red", "blue")).reply("1").reply(lambda request: request.last_text.upper())
         rest = fake.script("rest", match=lambda request: len(request.messages) == 1)
         rest.reply(calls(call("add", a=1), call("add", a=2), text="so")).repeat("again")
         assert say(client, "red", "and blue").content == "1"
@@ -109,9 +105,7 @@ def test_a_client_that_leaves_is_seen_as_cancelled(streamed: bool) -> None:
         async with openai.AsyncOpenAI(base_url=fake.base_url, api_key="k", max_retries=0) as client:
             completions: Any = client.chat.completions
             asking = asyncio.ensure_future(
-                completions.create(
-                    model="fake-model", messages=[{"role": "user", "content": "x"}], stream=streamed
-                )
+                completions.create(model="fake-model", messages=[{"role": "user", "content": "x"}], stream=streamed)
             )
             await asyncio.to_thread(fake.wait_for, lambda: fake.requests)
             if streamed:
@@ -144,9 +138,7 @@ def test_unused_replies_fail_at_the_end_and_name_the_script() -> None:
 
 
 def test_an_unexpected_request_gets_a_400_and_fails_at_the_end() -> None:
-    expected = pytest.raises(
-        AssertionError, match=r"unexpected request: roles \['user'\], last text 'surprise'"
-    )
+    expected = pytest.raises(AssertionError, match=r"unexpected request: roles \['user'\], last text 'surprise'")
     with expected, FakeOpenAI() as fake, client_of(fake, max_retries=3) as client:
         with pytest.raises(openai.BadRequestError):
             say(client, "surprise")

@@ -169,9 +169,7 @@ def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
     head, _, body = asyncio.run(run()).partition(b"\r\n\r\n")
     assert b"chunked" not in head and body.endswith(b"data: [DONE]\n\n")
     events = [json.loads(event[6:]) for event in body.decode().split("\n\n")[:-2]]
-    assert (
-        "".join(e["choices"][0]["delta"].get("content") or "" for e in events) == LONG and len(events) == 42
-    )
+    assert "".join(e["choices"][0]["delta"].get("content") or "" for e in events) == LONG and len(events) == 42
 
 
 @pytest.mark.parametrize(
@@ -219,9 +217,7 @@ def test_raw_replies_and_broken_streams_are_served_as_they_are() -> None:
         raw, sent = RawReply(529, b"busy", {"Retry-After": "7"}), []
         piece = b'data: {"choices": []}\n\n'
         async with (
-            serving(
-                answering(raw, BrokenStream((piece,))), on_end=lambda _, whole: sent.append(whole)
-            ) as base_url,
+            serving(answering(raw, BrokenStream((piece,))), on_end=lambda _, whole: sent.append(whole)) as base_url,
             connected(base_url) as (reader, writer),
         ):
             writer.write(ASK)
