@@ -276,7 +276,8 @@ def _facts(work: _Work, findings: list[Finding]) -> list[str]:
 
 
 def _short(text: str | None) -> str:
-    return _cut(" ".join((text or "").removeprefix("Error: ").split()), _PROBLEM_CHARACTERS)
+    words = " ".join((text or "").removeprefix("Error: ").split())
+    return _cut(words.rstrip(".。"), _PROBLEM_CHARACTERS)
 
 
 def _cut(text: str, characters: int = _SUMMARY_CHARACTERS) -> str:

@@ -146,7 +146,6 @@ def test_one_connection_carries_many_requests_in_each_framing() -> None:
             chunked = b"POST /v1/chat/completions?x=1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
             for part in (body[:9], body[9:]):
                 chunked += b"%x;ext=1\r\n%s\r\n" % (len(part), part)
-            # Two requests at once, then one with a body the client holds back until it is told to go on.
             writer.write(ASK + chunked + b"0\r\nTrailer: x\r\n\r\n")
             got = [await response(reader), await response(reader)]
             writer.write(post({"model": "m", "messages": HELLO}, "Expect: 100-continue"))
@@ -177,7 +176,6 @@ def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
     [
         (post({"model": "m", "messages": []}), 400),
         (post({"model": "m", "messages": ["text"]}), 400),
-        (post([1]), 400),
         (post({"model": "other", "messages": HELLO}), 404),
         (post({}, path="/v1/embeddings"), 404),
         (b"GET /v1/chat/completions HTTP/1.1\r\n\r\n", 404),
@@ -192,8 +190,7 @@ def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
 )
 def test_what_is_wrong_gets_an_error_in_the_api_s_form(request_bytes: bytes, status: int) -> None:
     got, headers, body = asyncio.run(one_response(answering(), request_bytes))
-    assert got == status and headers["content-type"] == "application/json"
-    assert json.loads(body)["error"]["message"]
+    assert (got, headers["content-type"]) == (status, "application/json") and json.loads(body)["error"]["message"]
 
 
 def test_the_token_guards_each_route() -> None:
@@ -241,8 +238,6 @@ def test_a_failing_answer_is_a_logged_500(caplog: pytest.LogCaptureFixture) -> N
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_client_that_leaves_cancels_its_request(streamed: bool) -> None:
-    """Before the reply (the answer's own task is cancelled) and in the middle of a slow stream."""
-
     async def run() -> tuple[list[str], list[bool]]:
         seen: list[str] = []
         sent: list[bool] = []
