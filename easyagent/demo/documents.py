@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
 
-from easyagent.demo.language import HAN, words_of
+from easyagent.demo.words import HAN, words_of
 
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.+?)\s*#*\s*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from easyagent.demo.language import language_of
 from easyagent.demo.phrases import PHRASES, Phrases
 from easyagent.demo.plan import LIMIT, Part, Plan, plan
 from easyagent.demo.transcript import Notice, Prompt, exchanges_of, notices_of, prompts_of
 from easyagent.openai_server import ChatReply, ToolCallReply
+from easyagent.prompts import detect_language
 
 _LARGEST_ID = 99
 _TIMEOUT_SECONDS = 600
@@ -88,7 +88,7 @@ def _round(prompt: Prompt, notices: Mapping[int, Notice]) -> _Round:
                 notice=notices.get(agent_id) if started else None,
             )
         )
-    return _Round(prompt, plan(prompt), tuple(agents), PHRASES[language_of(prompt.text)])
+    return _Round(prompt, plan(prompt), tuple(agents), PHRASES[detect_language(prompt.text)])
 
 
 def _json(text: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from easyagent.demo.language import Language
+from easyagent.prompts import Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ _EN = Phrases(
         "no_result": "the tool gave no result",
         "pages_do_not_join": "the pages that were read do not join",
         "page_not_whole": "a page of it did not arrive whole, so it was not counted",
+        "line_cut": "a line of it is too long to arrive whole, so it was not counted",
         "shorter_than_file": "the text that arrived is shorter than the file, so it was not counted",
         "not_json": "it is not valid JSON ({detail})",
         "not_table": "it cannot be read as a table ({detail})",
@@ -225,6 +226,7 @@ _ZH = Phrases(
         "no_result": "工具没有返回结果",
         "pages_do_not_join": "读到的各页不能连续拼接",
         "page_not_whole": "有一页内容不完整，因此没有统计",
+        "line_cut": "有一行太长，没有完整返回，因此没有统计",
         "shorter_than_file": "读到的内容比文件短，因此没有统计",
         "not_json": "不是有效的 JSON（{detail}）",
         "not_table": "无法作为表格读取（{detail}）",

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from easyagent.demo.language import language_of
 from easyagent.demo.phrases import PHRASES, Phrases
 from easyagent.demo.targets import calls_to_make, listing_calls, targets
 from easyagent.demo.transcript import Prompt
 from easyagent.demo.wish import Wish, read_wish
 from easyagent.openai_server import ToolCallReply
+from easyagent.prompts import detect_language
 
 LIMIT = 5
 """Sub-agents that run at once by default."""
@@ -41,7 +41,7 @@ class Plan:
 
 def plan(prompt: Prompt) -> Plan:
     """Plan a prompt, with the lists of files that were made for it so far."""
-    phrases = PHRASES[language_of(prompt.text)]
+    phrases = PHRASES[detect_language(prompt.text)]
     intro, items = _items(prompt.text)
     if items:
         asked = read_wish(intro)

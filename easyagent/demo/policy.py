@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from easyagent.demo.language import language_of
 from easyagent.demo.main_agent import decide_main_agent
 from easyagent.demo.phrases import PHRASES
 from easyagent.demo.sub_agent import decide_sub_agent
 from easyagent.openai_server import ChatReply, ChatRequest
+from easyagent.prompts import detect_language
 
 
 def decide(request: Mapping[str, Any]) -> ChatReply:
@@ -24,5 +24,5 @@ def decide(request: Mapping[str, Any]) -> ChatReply:
         return decide_main_agent(chat.messages)
     if "finish_task" in tools:
         return decide_sub_agent(chat.messages, tools)
-    phrases = PHRASES[language_of(chat.last_text)]
+    phrases = PHRASES[detect_language(chat.last_text)]
     return ChatReply(f"{phrases.demo}\n\n{phrases.what_i_am}")

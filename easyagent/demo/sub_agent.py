@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from easyagent.demo.documents import occurrences
-from easyagent.demo.language import language_of
 from easyagent.demo.phrases import PHRASES, Phrases
 from easyagent.demo.reports import Finding, figures, file_report, find, index_report, tool_output
-from easyagent.demo.targets import calls_to_make, listing_calls, targets
+from easyagent.demo.targets import CALLS_PER_REPLY, calls_to_make, listing_calls, targets
 from easyagent.demo.tool_output import file_text
 from easyagent.demo.transcript import (
     Assignment,
@@ -24,6 +23,7 @@ from easyagent.demo.transcript import (
 )
 from easyagent.demo.wish import Wish, read_wish
 from easyagent.openai_server import ChatReply, ToolCallReply
+from easyagent.prompts import detect_language
 
 _GOAL = re.compile(
     r"^(?:Goal: |目标：)(.*?)(?=^(?:Requirements|Deliverables|Scope|要求|交付内容|工作范围)[:：]|\Z)",
@@ -89,7 +89,7 @@ def _work(messages: Sequence[Mapping[str, Any]], tools: frozenset[str]) -> _Work
         unknown_instructions=tuple(unknown),
         exchanges=exchanges_of(messages),
         tools=tools,
-        phrases=PHRASES[language_of(assignment.task)],
+        phrases=PHRASES[detect_language(assignment.task)],
         hurried=tools <= {"finish_task"} or told_to_finish(messages),
     )
 
@@ -217,7 +217,7 @@ def _write(work: _Work, findings: list[Finding]) -> tuple[ToolCallReply, ...]:
         ToolCallReply("write_file", {"path": f"{directory}/{name}", "content": content})
         for name, content in _reports(work, findings).items()
         if work.made("write_file", "path", f"{directory}/{name}") is None
-    )
+    )[:CALLS_PER_REPLY]
 
 
 def _finish_not_understood(work: _Work) -> ChatReply:
@@ -276,7 +276,8 @@ def _facts(work: _Work, findings: list[Finding]) -> list[str]:
 
 
 def _short(text: str | None) -> str:
-    return _cut(" ".join((text or "").removeprefix("Error: ").split()), _PROBLEM_CHARACTERS)
+    words = " ".join((text or "").removeprefix("Error: ").split())
+    return _cut(words.rstrip(".。"), _PROBLEM_CHARACTERS)
 
 
 def _cut(text: str, characters: int = _SUMMARY_CHARACTERS) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from easyagent.demo.language import words_of
 from easyagent.demo.tool_output import Listing, listing
 from easyagent.demo.transcript import Exchange
 from easyagent.demo.wish import Wish
+from easyagent.demo.words import words_of
 from easyagent.openai_server import ToolCallReply
+
+CALLS_PER_REPLY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,9 @@ def listing_calls(wish: Wish) -> tuple[ToolCallReply, ...]:
 
 
 def calls_to_make(wanted: Iterable[ToolCallReply], exchanges: Iterable[Exchange]) -> tuple[ToolCallReply, ...]:
-    """Those of the wanted calls that were not made yet."""
+    """Those of the wanted calls that were not made yet, as many as one reply should carry."""
     made = [(exchange.name, dict(exchange.arguments)) for exchange in exchanges]
-    return tuple(call for call in wanted if (call.name, call.arguments) not in made)
+    return tuple(call for call in wanted if (call.name, call.arguments) not in made)[:CALLS_PER_REPLY]
 
 
 def targets(wish: Wish, text: str, exchanges: Iterable[Exchange]) -> Targets:

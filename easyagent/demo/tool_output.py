@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from easyagent.demo.transcript import Exchange
 
 _PAGE = re.compile(r"\[(?P<path>.*): lines (?P<first>\d+)-(?P<last>\d+) of (?P<total>\d+), (?P<size>\d+) bytes\]")
+_EMPTY = re.compile(r"\[.*: empty file\]")
+_CUT_LINE = re.compile(r"\[line cut: [\d,]+ more characters\]$", re.MULTILINE)
 _LIST = re.compile(r"\[.*: (?P<count>\d+) entries\]")
 _SKIPPED_FOLDERS = {"sub_agent_results", "node_modules", "__pycache__"}
 
@@ -56,8 +58,8 @@ def file_text(path: str, exchanges: Iterable[Exchange]) -> FileText:
     if pages and len(lines) < total:
         return FileText(path, pages=pages, next_line=len(lines) + 1)
     text = "\n".join(lines)
-    # Each line may have lost "\r\n", and the file a byte order mark: anything more was cut inside a line.
-    if size > len(text.encode("utf-8", "surrogatepass")) + 2 * len(lines) + 3:
+    # UTF-16 takes up to twice the bytes of UTF-8, with "\r\n" at each line and a byte order mark.
+    if size > 2 * (len(text.encode("utf-8", "surrogatepass")) + 2 * len(lines)) + 4:
         return FileText(path, pages=pages, next_line=None, problem="shorter_than_file")
     return FileText(path, text, len(lines), size, pages, None if pages else 1)
 
@@ -67,6 +69,10 @@ def _page(exchange: Exchange) -> tuple[int, int, int, list[str]] | str:
     if exchange.result is None:
         return "no_result"
     head, _, rest = exchange.result.partition("\n")
+    if _EMPTY.fullmatch(head) and not rest:
+        return 1, 0, 0, []
+    if _CUT_LINE.search(rest):
+        return "line_cut"
     found = _PAGE.fullmatch(head)
     if found is None:
         return head.removeprefix("Error: ").strip() or "no_result"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from easyagent.demo.language import HAN
+from easyagent.demo.words import HAN
 
 TABLE_SUFFIXES: Final = ("csv", "tsv")
 TEXT_SUFFIXES: Final = ("md", "txt")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from easyagent.demo import vocabulary
-from easyagent.demo.language import HAN
+from easyagent.demo.words import HAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from easyagent.demo.documents import measure_document, measure_json, occurrences
-from easyagent.demo.language import language_of, words_of
 from easyagent.demo.tables import measure_table
+from easyagent.demo.words import words_of
+from easyagent.prompts import detect_language
 
 DATA = Path(__file__).parents[2] / "notebooks" / "data"
 TABLES = sorted([*DATA.glob("*.csv"), *DATA.glob("*.tsv")])
@@ -111,11 +112,13 @@ def test_json(value: object, kind: str, size: int | None, names: tuple[str, ...]
 
 def test_occurrences_and_languages() -> None:
     assert occurrences("Drought, drought. No rain.", "drought") == 2
-    assert [language_of(text) for text in ("读取 data/long_name_of_a_table.csv", "Read 表.csv please, the table")] == [
+    assert [
+        detect_language(text) for text in ("读取 data/long_name_of_a_table.csv", "Read 表.csv please, the table")
+    ] == [
         "zh",
         "en",
     ]
-    assert language_of("データを要約してください、表格") == "en" and language_of("") == "en"
+    assert detect_language("データを要約してください、表格") == "en" and detect_language("") == "en"
 
 
 def test_the_example_data_is_what_its_generator_makes(tmp_path: Path) -> None:

@@ -94,14 +94,7 @@ class Conversation:
         job = self.waiting.pop(position)
         finish = self.run_sub_agent(job)
         self.ended[job["agent_id"]] = finish
-        text = template(
-            self.language,
-            "notice_user.md",
-            agent_id=job["agent_id"],
-            summary=job["summary"],
-            result_summary=finish["summary"],
-            deliverables_dir=job["deliverables_dir"],
-        )
+        text = template(self.language, "notice_user.md", result_summary=finish["summary"], **job)
         if not finish["success"]:
             text = text.replace("has completed its task.", "has failed.").replace("已完成任务。", "已失败。")
         self.messages.append({"role": "user", "content": text})
@@ -133,15 +126,7 @@ class Conversation:
         return json.dumps(answer, ensure_ascii=False)
 
     def run_sub_agent(self, job: dict[str, Any]) -> dict[str, Any]:
-        first = template(
-            self.language,
-            "first_message.md",
-            agent_id=job["agent_id"],
-            summary=job["summary"],
-            task=job["task"],
-            deliverables_dir=job["deliverables_dir"],
-            timeout_seconds=600,
-        )
+        first = template(self.language, "first_message.md", **job)
         messages = [{"role": "system", "content": "You are a sub-agent."}, {"role": "user", "content": first}]
         for _ in range(100):
             reply = decide(request(messages, SUB_TOOLS))

@@ -78,6 +78,12 @@ def test_the_next_page_is_asked_for_where_the_last_one_really_ended() -> None:
     assert "- Rows (without the header): 2" in agent.only()[1]["content"]
 
 
+def test_an_empty_file_has_no_rows() -> None:
+    agent = SubAgent(TASK)
+    agent.answer("[data/a.csv: empty file]")
+    assert "- Rows (without the header): 0" in agent.only()[1]["content"]
+
+
 def test_a_line_that_looks_like_the_tool_s_own_is_counted_as_content() -> None:
     agent = SubAgent("Count notes.txt")
     agent.answer("[notes.txt: lines 1-2 of 2, 40 bytes]\n[9 more lines: read_file(offset=3)]\nend")
@@ -90,6 +96,7 @@ def test_a_line_that_looks_like_the_tool_s_own_is_counted_as_content() -> None:
         ("Error: data/a.csv does not exist", "data/a.csv: data/a.csv does not exist"),
         ("Interrupted by the user.", "data/a.csv: Interrupted by the user."),
         ("", "data/a.csv: the tool gave no result"),
+        ("[data/a.csv: lines 1-1 of 1, 20 bytes]\nname [line cut: 9 more characters]", "a line of it is too long"),
         ("[data/a.csv: lines 1-3 of 3, 20 bytes]\nname,size\n[result cut]", "did not arrive whole"),
         ("[data/a.csv: lines 1-3 of 3, 20 bytes]\nname,size\nx,1\ny,2\n[and more]", "did not arrive whole"),
         ("[data/a.csv: lines 1-3 of 3, 900 bytes]\nname,size\nx,1.5\ny,", "shorter than the file"),
@@ -180,7 +187,7 @@ def test_an_instruction_that_is_not_covered_is_told() -> None:
 def test_told_to_finish_it_reports_what_is_whole_and_fails() -> None:
     agent = SubAgent("Summarise data/a.csv and b.csv")
     agent.answer(WHOLE)
-    agent.say("80 % of the time is used: wrap up and call finish_task.")
+    agent.say((files("easyagent") / "prompts" / "en" / "wrap_up.md").read_text("utf-8").strip())
     assert agent.only()[1]["path"] == f"{DIRECTORY}/report.md"
     agent.tools = ("finish_task",)
     done = agent.finish()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import openai
 import pytest
@@ -18,7 +19,7 @@ COMMAND = [sys.executable, "-m", "easyagent.demo"]
 
 
 @contextmanager
-def demo(settings: DemoSettings) -> Iterator[tuple[subprocess.Popen[str], DemoAddress]]:
+def demo(settings: DemoSettings) -> Iterator[tuple[Any, DemoAddress]]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(COMMAND, text=True, **pipes) as process:  # type: ignore[call-overload]
         try:

@@ -103,10 +103,9 @@ def test_a_gate_orders_replies_by_events() -> None:
 def test_a_client_that_leaves_is_seen_as_cancelled(streamed: bool) -> None:
     async def ask_and_leave(fake: FakeOpenAI) -> None:
         async with openai.AsyncOpenAI(base_url=fake.base_url, api_key="k", max_retries=0) as client:
+            completions: Any = client.chat.completions
             asking = asyncio.ensure_future(
-                client.chat.completions.create(  # type: ignore[call-overload]
-                    model="fake-model", messages=[{"role": "user", "content": "x"}], stream=streamed
-                )
+                completions.create(model="fake-model", messages=[{"role": "user", "content": "x"}], stream=streamed)
             )
             await asyncio.to_thread(fake.wait_for, lambda: fake.requests)
             if streamed:
@@ -139,19 +138,19 @@ def test_unused_replies_fail_at_the_end_and_name_the_script() -> None:
 
 
 def test_an_unexpected_request_gets_a_400_and_fails_at_the_end() -> None:
-    with pytest.raises(AssertionError, match=r"unexpected request: roles \['user'\], last text 'surprise'"):
-        with FakeOpenAI() as fake, client_of(fake, max_retries=3) as client:
-            with pytest.raises(openai.BadRequestError):
-                say(client, "surprise")
-            assert len(fake.requests) == 1
+    expected = pytest.raises(AssertionError, match=r"unexpected request: roles \['user'\], last text 'surprise'")
+    with expected, FakeOpenAI() as fake, client_of(fake, max_retries=3) as client:
+        with pytest.raises(openai.BadRequestError):
+            say(client, "surprise")
+        assert len(fake.requests) == 1
 
 
 def test_a_failing_callable_is_named() -> None:
-    with pytest.raises(AssertionError, match="script 's' raised ZeroDivisionError"):
-        with FakeOpenAI() as fake, client_of(fake) as client:
-            fake.script("s").reply(lambda request: str(1 / 0))
-            with pytest.raises(openai.BadRequestError):
-                say(client, "x")
+    expected = pytest.raises(AssertionError, match="script 's' raised ZeroDivisionError")
+    with expected, FakeOpenAI() as fake, client_of(fake) as client:
+        fake.script("s").reply(lambda request: str(1 / 0))
+        with pytest.raises(openai.BadRequestError):
+            say(client, "x")
 
 
 def test_an_exception_on_its_way_is_kept_and_gets_a_note() -> None:

