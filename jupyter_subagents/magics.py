@@ -39,7 +39,7 @@ class AgentMagics(Magics):
         return _delivered(notebook.shell, run_cell(notebook, line, cell))
 
 
-def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | None:
+def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | Waiter[None]:
     """Start the round of a `%%agent` cell. Raises UsageError with one sentence, and then nothing has begun."""
     options = parse_line(line, notebook.workspace)
     text = expand(cell, notebook.shell.user_ns).strip()
@@ -55,12 +55,12 @@ def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | N
     if options.out:
         notebook.shell.user_ns[options.out] = run
     kind = kind_of(notebook.shell)
-    tick = _print_changes(session) if kind == "terminal" else lambda: None
+    tick = _print_changes(session) if kind == "terminal" else None
     settle = kind != "live" and not options.background
     future = notebook.runtime.submit(session.ask(prompt, output, settle=settle))
     run.future = future
     if options.background:
-        return None
+        return Waiter.nothing()
     return Waiter(
         future,
         on_interrupt=lambda: notebook.runtime.hand_over(session.interrupt),

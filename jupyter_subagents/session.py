@@ -53,6 +53,7 @@ class Session:
         self._active: CellOutput | None = None
         self._waking: CellOutput | None = None
         self._homes: dict[int, CellOutput] = {}
+        self._asking: set[asyncio.Task[Any]] = set()
         self._observers: list[Callable[[AgentEvent], None]] = []
 
     @property
@@ -74,16 +75,20 @@ class Session:
     async def ask(self, prompt: Prompt, output: CellOutput, *, settle: bool) -> RoundEnded:
         """One round in an output; with `settle` also all that follows from it. Raises ModelError where no
         endpoint can be had; a round that fails says so in what is returned."""
+        asking = asyncio.current_task()
+        assert asking is not None
+        self._asking.add(asking)
         try:
             conversation = await self._open(prompt, output)
+            self._waiting.append(output)
+            ended = await conversation.ask(prompt.text)
         except Exception:
             output.finish()
             raise
-        self._waiting.append(output)
-        ended = await conversation.ask(prompt.text)
+        finally:
+            self._asking.discard(asking)
         if settle:
-            await conversation.settled()
-            self._tidy()
+            await self.settled()
         return ended
 
     async def start_agent(self, prompt: Prompt, request: SubAgentRequest, output: CellOutput) -> SubAgentRun:
@@ -103,6 +108,9 @@ class Session:
             self.conversation.interrupt()
 
     async def settled(self) -> None:
+        """Return when every prompt has had its round, no sub-agent lives and no round will start by itself."""
+        while self._asking:
+            await asyncio.wait(self._asking)
         if self.conversation is not None:
             await self.conversation.settled()
             self._tidy()

@@ -18,6 +18,10 @@ TICK_SECONDS = 0.25
 CLEAN_UP_SECONDS = 5.0
 
 
+def _nothing() -> None:
+    pass
+
+
 class Waiter(Generic[Result]):
     """Waits for work that has already begun on the runtime's loop; not awaiting it leaves it in the background.
 
@@ -32,10 +36,17 @@ class Waiter(Generic[Result]):
         on_interrupt: Callable[[], None],
         finish: Callable[[Result], Any],
         interrupted: Callable[[], Any],
-        on_tick: Callable[[], None] = lambda: None,
+        on_tick: Callable[[], None] | None = None,
     ) -> None:
         self._future, self._on_interrupt = future, on_interrupt
-        self._finish, self._interrupted, self._on_tick = finish, interrupted, on_tick
+        self._finish, self._interrupted, self._on_tick = finish, interrupted, on_tick or _nothing
+
+    @classmethod
+    def nothing(cls) -> Waiter[None]:
+        """For a cell that awaits and has nothing to wait for."""
+        future: concurrent.futures.Future[None] = concurrent.futures.Future()
+        future.set_result(None)
+        return Waiter(future, on_interrupt=_nothing, finish=lambda _: None, interrupted=_nothing)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._wait().__await__()
