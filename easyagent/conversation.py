@@ -102,16 +102,14 @@ class Conversation:
         """True where an end waits to be told, by a round that starts next or after the user's consent."""
         return self._inbox.wakes
 
-    async def configure(self, setup: Setup) -> None:
-        """Use other settings from the next round on; sub-agents that run keep theirs."""
-        if setup.settings != self._setup.settings and self._model is not None:
-            await self._close_model()
-        self._setup = setup
-        self.manager.scope = self._scope()
+    async def ask(self, prompt: str, setup: Setup | None = None) -> RoundEnded:
+        """One round for a prompt of the user; waits its turn. Never raises for a model's failure: see `error`.
 
-    async def ask(self, prompt: str) -> RoundEnded:
-        """One round for a prompt of the user; waits its turn. Never raises for a model's failure: see `error`."""
+        `setup` holds from this round on, and not before its turn has come; sub-agents that run keep theirs.
+        """
         async with self._turn:
+            if setup is not None:
+                await self._configure(setup)
             self._auto_rounds = 0
             waiting = self._inbox.after_tools()
             return await self._run_round("user", prompt, [*waiting, Incoming("user", prompt)])
@@ -225,6 +223,12 @@ class Conversation:
         return prompt
 
     # ---- small parts
+
+    async def _configure(self, setup: Setup) -> None:
+        if setup.settings != self._setup.settings:
+            await self._close_model()
+        self._setup = setup
+        self.manager.scope = self._scope()
 
     def _scope(self) -> Scope:
         config = self._setup.config

@@ -95,6 +95,8 @@ class CellOutput:
             task.cancel()
         if self._display is not None:
             self._display.update(self._bundle(final=True))
+        if self._card is not None:
+            self._card.close()
 
     def restored(self) -> None:
         """A front end showed the card after all; give it the widget back."""

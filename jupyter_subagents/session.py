@@ -79,9 +79,10 @@ class Session:
         assert asking is not None
         self._asking.add(asking)
         try:
-            conversation = await self._open(prompt, output)
+            setup = await self._setup(prompt)
+            conversation = self._open(setup, output)
             self._waiting.append(output)
-            ended = await conversation.ask(prompt.text)
+            ended = await conversation.ask(prompt.text, setup)
         except Exception:
             output.finish()
             raise
@@ -93,8 +94,7 @@ class Session:
 
     async def start_agent(self, prompt: Prompt, request: SubAgentRequest, output: CellOutput) -> SubAgentRun:
         """Start one sub-agent for the user, beside the main agent, which is not told of it."""
-        conversation = await self._open(prompt, output)
-        self._active = self._active or output
+        conversation = self._open(await self._setup(prompt), output)
         previous, self._active = self._active, output
         try:
             run = await conversation.manager.start(request)
@@ -152,9 +152,9 @@ class Session:
 
     # ---- inside
 
-    async def _open(self, prompt: Prompt, output: CellOutput) -> Conversation:
+    async def _setup(self, prompt: Prompt) -> Setup:
         settings = await self._endpoints.settings(prompt.config)
-        setup = Setup(
+        return Setup(
             config=prompt.config,
             settings=_with_definition(settings, prompt.definition),
             registry=prompt.registry,
@@ -162,6 +162,8 @@ class Session:
             deliverables_root=prompt.deliverables_root,
             timeout_seconds=prompt.timeout_seconds,
         )
+
+    def _open(self, setup: Setup, output: CellOutput) -> Conversation:
         if self.conversation is None:
             self.conversation = Conversation(
                 setup,
@@ -170,8 +172,6 @@ class Session:
                 open_model=open_model,
                 on_event=self._show,
             )
-        else:
-            await self.conversation.configure(setup)
         self._adopt(output)
         self.outputs.append(output)
         output.set_model(setup.settings.name)

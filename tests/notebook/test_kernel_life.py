@@ -166,3 +166,31 @@ def test_agents_start_runs_one_from_python(kernel, fake) -> None:
         "(100,\n 'completed',\n 'Two lines.',\n '# Lines\\n\\nTwo.',\n ['report.md'],\n ['read_file', 'finish_task'])"
     )
     assert "Count the lines" in values.text and "completed" in values.text
+
+
+def test_without_live_cards_the_record_is_kept_up_to_date_and_says_why(kernel, fake) -> None:
+    main = fake.script("main", match=for_main())
+    gate = fake.gate()
+    main.reply("Here.", gate=gate)
+    cell = kernel.begin("%%agent\nGo.", live=True)
+    view = "application/vnd.jupyter.widget-view+json"
+    kernel.read_until(lambda: any(view in display for display in kernel.outcome(cell).displays))
+    kernel.read_until(lambda: "install the packages ipywidgets and anywidget" in kernel.outcome(cell).html)
+    assert view not in kernel.outcome(cell).displays[0]
+    gate.open()
+    kernel.read_until(lambda: "Here." in kernel.outcome(cell).html)
+    assert kernel.wait(cell).status == "ok"
+
+
+def test_a_queued_prompt_changes_settings_only_when_its_turn_comes(kernel, fake) -> None:
+    main = fake.script("main", match=for_main())
+    gate = fake.gate()
+    main.reply("First.", gate=gate)
+    main.reply("Second.")
+    assert kernel.run("%%agent -b\nOne.", live=True).status == "ok"
+    assert gate.reached.wait(60)
+    assert kernel.run("%%agent -b --max-agents 1 --permissions edits\nTwo.", live=True).status == "ok"
+    gate.open()
+    assert kernel.run("%agent wait", live=True).status == "ok"
+    assert [request.cancelled for request in main.requests] == [False, False]
+    assert [m["content"] for m in main.requests[1].messages if m["role"] != "system"] == ["One.", "First.", "Two."]
