@@ -1,1 +1,388 @@
-export default { render() {} };
+// @ts-check
+/**
+ * The live card of one `%%agent` output: header, one card a sub-agent, transcript.
+ *
+ * Text from models is set by `textContent`, except the transcript's `html`, which the kernel made from
+ * Markdown through an allow-list. Elements are kept and updated: a button under the pointer is never
+ * made anew. Only custom messages go to the kernel.
+ *
+ * @typedef {Record<string, string>} Strings
+ * @typedef {{tokens: string | null, cost: string | null}} Usage
+ * @typedef {{reason: string, seconds: number} | null} Retry
+ * @typedef {{
+ *   agent_id: number, type: string, summary: string, status: string, alive: boolean, background: boolean,
+ *   since: number, seconds: number | null, limit: number, counts: Record<string, number>,
+ *   last_action: string, retry: Retry, model: string, demo: boolean, usage: Usage, directory: string,
+ *   files: {path: string, size: string}[], more_files: number, result: string, error: string, partial: boolean,
+ * }} Agent
+ * @typedef {{
+ *   now: number, label: string, model: string, demo: boolean, state: string, alive: boolean,
+ *   can_continue: boolean, since: number | null, seconds: number, usage: Usage, retry: Retry, agents: Agent[],
+ * }} State
+ * @typedef {{kind: string, html?: string, text?: string, ok?: boolean | null, agents?: number[]}} Row
+ * @typedef {{type: "transcript", from: number, entries: Row[], tail: string, now?: number}} TranscriptMessage
+ * @typedef {{
+ *   get(name: string): any, send(content: object): void,
+ *   on(name: string, callback: (...values: any[]) => void): void,
+ *   off(name: string, callback: (...values: any[]) => void): void,
+ * }} Model
+ */
+
+const STOP_ANSWER_MS = 10_000; // after this time without an effect, Stop may be pressed again
+
+/**
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {string} name class name without its prefix
+ * @param {HTMLElement} [parent]
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+function make(tag, name, parent) {
+  const element = document.createElement(tag);
+  if (name) element.className = `subagents-${name}`;
+  parent?.append(element);
+  return element;
+}
+
+/** Write only what differs, so that a selection survives and screen readers hear changes alone.
+ * @param {HTMLElement} element @param {string} text */
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** @param {HTMLElement} element @param {boolean} shown */
+function show(element, shown) {
+  if (element.hidden === shown) element.hidden = !shown;
+}
+
+/** @param {string} template @param {Record<string, string | number>} values */
+function fill(template, values) {
+  return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+}
+
+/** @param {number} seconds */
+function duration(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
+  const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
+  return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
+}
+
+/** @param {Strings} strings @param {{demo: boolean, usage: Usage}} part */
+function usageTexts(strings, { demo, usage }) {
+  const tokens = usage.tokens === null ? strings.tokens_unknown : fill(strings.tokens, { n: usage.tokens });
+  return [tokens, demo ? strings.cost_demo : (usage.cost ?? strings.cost_unknown)];
+}
+
+/** @param {Strings} strings @param {Record<string, number>} counts */
+function countTexts(strings, counts) {
+  return Object.entries(counts)
+    .filter(([, number]) => number > 0)
+    .map(([name, number]) => fill(strings[`${name}_${number === 1 ? "one" : "many"}`], { n: number }));
+}
+
+/** @param {Strings} strings @param {Retry} retry */
+function retryText(strings, retry) {
+  return retry ? fill(strings.retrying, retry) : "";
+}
+
+/** A Stop button that says it was heard until its effect shows. */
+class StopButton {
+  /** @param {HTMLElement} parent @param {Strings} strings @param {string} title @param {() => void} send */
+  constructor(parent, strings, title, send) {
+    this.strings = strings;
+    this.pressedAt = 0;
+    this.button = make("button", "button subagents-stop", parent);
+    this.button.type = "button";
+    this.button.title = title;
+    this.button.setAttribute("aria-label", title);
+    this.button.addEventListener("click", () => {
+      if (this.pending) return;
+      this.pressedAt = Date.now();
+      send();
+      this.update(true);
+    });
+  }
+  get pending() {
+    return Date.now() - this.pressedAt < STOP_ANSWER_MS;
+  }
+  /** @param {boolean} alive */
+  update(alive) {
+    if (!alive) {
+      this.pressedAt = 0;
+      // Focus must not fall to the page's top when the focused button goes.
+      if (this.button === this.button.ownerDocument.activeElement) {
+        /** @type {HTMLElement | null} */ (this.button.closest("[tabindex='-1']"))?.focus();
+      }
+    }
+    show(this.button, alive);
+    setText(this.button, this.pending ? this.strings.stopping : this.strings.stop);
+    this.button.setAttribute("aria-disabled", String(this.pending));
+  }
+}
+
+/** One sub-agent. */
+class AgentCard {
+  /** @param {HTMLElement} parent @param {Strings} strings @param {number} id @param {Model} model */
+  constructor(parent, strings, id, model) {
+    this.strings = strings;
+    this.root = make("li", "card", parent);
+    this.root.tabIndex = -1;
+    this.root.dataset.agentId = String(id);
+    this.bar = make("div", "bar-fill", make("div", "bar", this.root));
+    const top = make("div", "card-top", this.root);
+    make("span", "number", top).textContent = String(id);
+    this.type = make("span", "type", top);
+    this.badge = make("span", "badge", top);
+    this.badge.setAttribute("aria-live", "polite");
+    const title = fill(strings.stop_agent_title, { id });
+    this.stop = new StopButton(top, strings, title, () => model.send({ type: "stop", agent_id: id }));
+    this.summary = make("div", "summary", this.root);
+    this.meter = make("div", "meter", this.root);
+    this.elapsed = make("span", "elapsed", this.meter);
+    this.usage = make("span", "usage", this.meter);
+    this.counts = make("div", "counts", this.root);
+    this.action = make("div", "action", this.root);
+    this.error = make("div", "error", this.root);
+    this.result = make("div", "result", this.root);
+    this.more = make("button", "more", this.root);
+    this.more.type = "button";
+    this.more.addEventListener("click", () => this.toggle());
+    this.files = make("div", "files", this.root);
+    this.filesKey = "";
+  }
+  /** @param {Agent} agent @param {number} now */
+  update(agent, now) {
+    const { strings } = this;
+    this.agent = agent;
+    this.root.dataset.status = agent.status;
+    this.root.setAttribute("aria-label", `${fill(strings.sub_agent, { id: agent.agent_id })}: ${agent.summary}`);
+    setText(this.type, agent.type);
+    setText(this.badge, strings[`status_${agent.status}`] ?? agent.status);
+    this.stop.update(agent.alive);
+    setText(this.summary, agent.summary);
+    setText(this.usage, usageTexts(strings, agent).join(" · "));
+    this.usage.title = agent.model;
+    setText(this.counts, countTexts(strings, agent.counts).join(" · "));
+    setText(this.action, agent.alive ? retryText(strings, agent.retry) || agent.last_action : "");
+    this.action.title = agent.last_action;
+    setText(this.error, agent.error);
+    show(this.error, agent.error !== "");
+    setText(this.result, agent.result);
+    show(this.result, agent.result !== "");
+    this.updateFiles(agent);
+    this.measure();
+    this.tick(now);
+  }
+  /** @param {number} now */
+  tick(now) {
+    if (!this.agent) return;
+    const { since, seconds, limit, alive } = this.agent;
+    const elapsed = seconds ?? Math.max(0, now - since);
+    setText(this.elapsed, fill(this.strings.elapsed_of_limit, { elapsed: duration(elapsed), limit: duration(limit) }));
+    const share = alive ? Math.min(1, elapsed / limit) : 1;
+    this.bar.style.transform = `scaleX(${share.toFixed(4)})`;
+    this.stop.update(alive);
+  }
+  toggle() {
+    this.result.classList.toggle("subagents-open");
+    this.measure();
+  }
+  /** Offer "show more" only where something is cut off. */
+  measure() {
+    const open = this.result.classList.contains("subagents-open");
+    const cut = this.result.scrollHeight > this.result.clientHeight + 1;
+    show(this.more, !this.result.hidden && (open || cut));
+    setText(this.more, open ? this.strings.show_less : this.strings.show_more);
+    this.more.setAttribute("aria-expanded", String(open));
+  }
+  /** @param {Agent} agent */
+  updateFiles(agent) {
+    show(this.files, !agent.alive);
+    const key = JSON.stringify([agent.files, agent.more_files, agent.partial, agent.directory]);
+    if (agent.alive || key === this.filesKey) return;
+    this.filesKey = key;
+    const { strings } = this;
+    const heading = agent.files.length ? strings.deliverables_in : strings.no_deliverables;
+    this.files.replaceChildren();
+    make("div", "files-heading", this.files).textContent = fill(heading, { directory: agent.directory });
+    const list = make("ul", "file-list", this.files);
+    for (const { path, size } of agent.files) {
+      const item = make("li", "file", list);
+      make("span", "file-name", item).textContent = path;
+      make("span", "file-size", item).textContent = size;
+    }
+    if (agent.more_files) make("li", "file", list).textContent = fill(strings.more_files, { n: agent.more_files });
+    if (agent.partial) make("div", "partial", this.files).textContent = strings.partial;
+  }
+}
+
+/** The conversation's line on top. */
+class Header {
+  /** @param {HTMLElement} parent @param {Strings} strings @param {Model} model */
+  constructor(parent, strings, model) {
+    this.strings = strings;
+    this.root = make("div", "header", parent);
+    this.root.tabIndex = -1;
+    this.badge = make("span", "badge", this.root);
+    this.badge.setAttribute("aria-live", "polite");
+    this.label = make("span", "label", this.root);
+    this.model = make("span", "model", this.root);
+    this.demo = make("span", "demo", this.root);
+    this.demo.textContent = strings.demo_tag;
+    this.meter = make("span", "meter", this.root);
+    this.elapsed = make("span", "elapsed", this.meter);
+    this.usage = make("span", "usage", this.meter);
+    this.next = make("button", "button subagents-continue", this.root);
+    this.next.type = "button";
+    this.next.textContent = strings.continue;
+    this.next.title = strings.continue_title;
+    this.next.addEventListener("click", () => model.send({ type: "continue" }));
+    this.stop = new StopButton(this.root, strings, strings.stop_all_title, () => model.send({ type: "stop_all" }));
+    this.retry = make("div", "retry", parent);
+  }
+  /** @param {State} state @param {number} now */
+  update(state, now) {
+    const { strings } = this;
+    this.state = state;
+    this.root.dataset.status = state.state;
+    setText(this.badge, strings[`state_${state.state}`] ?? state.state);
+    setText(this.label, state.label);
+    setText(this.model, state.model || strings.model_unknown);
+    show(this.demo, state.demo);
+    setText(this.usage, usageTexts(strings, state).join(" · "));
+    show(this.next, state.can_continue);
+    setText(this.retry, retryText(strings, state.retry));
+    show(this.retry, state.retry !== null);
+    this.tick(now);
+  }
+  /** @param {number} now */
+  tick(now) {
+    if (!this.state) return;
+    const { since, seconds, alive } = this.state;
+    setText(this.elapsed, duration(seconds + (since === null ? 0 : Math.max(0, now - since))));
+    this.stop.update(alive);
+  }
+}
+
+/** The main agent's words and calls. Rows before `from` stay as they are. */
+class Transcript {
+  /** @param {HTMLElement} parent @param {Strings} strings @param {() => void} askAgain */
+  constructor(parent, strings, askAgain) {
+    this.strings = strings;
+    this.askAgain = askAgain;
+    this.root = make("div", "transcript", parent);
+    this.tail = make("div", "tail", this.root);
+    /** @type {HTMLElement[]} */
+    this.rows = [];
+  }
+  /** @param {TranscriptMessage} message */
+  receive({ from, entries, tail }) {
+    if (from > this.rows.length) {
+      this.askAgain(); // a message was lost, for instance while the page was being loaded
+      return;
+    }
+    for (const row of this.rows.splice(from)) row.remove();
+    for (const entry of entries) {
+      const row = this.row(entry);
+      this.rows.push(row);
+      this.tail.before(row);
+    }
+    setText(this.tail, tail);
+    show(this.tail, tail.trim() !== "");
+    show(this.root, this.rows.length > 0 || tail.trim() !== "");
+  }
+  /** @param {Row} entry */
+  row(entry) {
+    const row = make("div", `row subagents-row-${entry.kind}`);
+    if (entry.kind === "text") row.innerHTML = entry.html ?? ""; // made by the kernel's allow-list
+    else row.textContent = this.words(entry);
+    if (entry.kind === "tool") row.dataset.ok = String(entry.ok);
+    return row;
+  }
+  /** @param {Row} entry */
+  words({ kind, text = "", ok, agents = [] }) {
+    const { strings } = this;
+    if (kind === "notice" && agents.length) {
+      const template = agents.length === 1 ? strings.notice_ended_one : strings.notice_ended_many;
+      return fill(template, { ids: agents.join(", ") });
+    }
+    if (kind === "notice" || kind === "prompt") return fill(strings[kind], { text });
+    if (kind === "interrupted") return strings.interrupted;
+    return kind === "tool" && ok === false ? `${text} (${strings.tool_failed})` : text;
+  }
+}
+
+/** @param {{model: Model, el: HTMLElement}} context */
+function render({ model, el }) {
+  /** @type {Strings} */
+  const strings = model.get("strings");
+  const root = make("section", "root", el);
+  const header = new Header(root, strings, model);
+  const list = make("ol", "agents", root);
+  const transcript = new Transcript(root, strings, () => model.send({ type: "ready" }));
+  /** @type {Map<number, AgentCard>} */
+  const cards = new Map();
+  let skew = 0; // the kernel's clock minus this browser's
+  const now = () => Date.now() / 1000 + skew;
+
+  /** @param {boolean} fresh false for a state that may have been waiting in the page for long */
+  const draw = (fresh) => {
+    /** @type {Partial<State>} */
+    const state = model.get("state");
+    if (!state.agents) return;
+    if (fresh && state.now) skew = state.now - Date.now() / 1000;
+    root.setAttribute("aria-label", fill(strings.conversation, { label: state.label ?? "" }));
+    header.update(/** @type {State} */ (state), now());
+    drawCards(list, cards, state.agents, now(), (id) => new AgentCard(list, strings, id, model));
+  };
+  const changed = () => draw(true);
+  const received = (/** @type {any} */ message) => {
+    if (message?.type !== "transcript") return;
+    if (typeof message.now === "number") skew = message.now - Date.now() / 1000;
+    transcript.receive(message);
+    draw(false);
+  };
+  const tick = () => {
+    header.tick(now());
+    for (const card of cards.values()) card.tick(now());
+  };
+
+  model.on("change:state", changed);
+  model.on("msg:custom", received);
+  const timer = setInterval(tick, 1000);
+  const resized = new ResizeObserver(() => cards.forEach((card) => card.measure()));
+  resized.observe(root);
+  draw(false);
+  model.send({ type: "ready" });
+  return () => {
+    clearInterval(timer);
+    resized.disconnect();
+    model.off("change:state", changed);
+    model.off("msg:custom", received);
+  };
+}
+
+/**
+ * @param {HTMLElement} list @param {Map<number, AgentCard>} cards @param {Agent[]} agents
+ * @param {number} now @param {(id: number) => AgentCard} create
+ */
+function drawCards(list, cards, agents, now, create) {
+  show(list, agents.length > 0);
+  const ids = new Set(agents.map((agent) => agent.agent_id));
+  for (const [id, card] of cards) {
+    if (!ids.has(id)) {
+      card.root.remove();
+      cards.delete(id);
+    }
+  }
+  agents.forEach((agent, index) => {
+    const card = cards.get(agent.agent_id) ?? create(agent.agent_id);
+    cards.set(agent.agent_id, card);
+    // Moving an element loses its focus and hover: only one that is new or out of order is placed.
+    if (list.children[index] !== card.root) list.insertBefore(card.root, list.children[index] ?? null);
+    card.update(agent, now);
+  });
+}
+
+export default { render };
