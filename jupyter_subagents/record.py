@@ -25,14 +25,18 @@ _AGENTS_BYTES = 90_000
 _ANSWER_BYTES = 100_000
 
 _MUTED = "opacity:0.7"
+_RULE = "1px solid rgba(128,128,128,0.35)"
+_RED = "214,69,69"
 _COLOURS = {
-    "completed": "#2e9e5b",
-    "failed": "#d64545",
-    "timeout": "#d9822b",
-    "terminated": "#8a8a8a",
-    "interrupted": "#8a8a8a",
+    "completed": "46,158,91",
+    "failed": _RED,
+    "timeout": "217,130,43",
+    "wrapping_up": "217,130,43",
+    "waiting_for_sub_agents": "217,130,43",
+    "running": "59,130,214",
+    "starting": "59,130,214",
 }
-_LIVE_COLOUR = "#3b82d6"
+_GREY = "138,138,138"
 
 
 def record_html(state: CardState, *, strings: Mapping[str, str], state_at: datetime | None = None) -> str:
@@ -56,16 +60,15 @@ class _Record:
 
     def header_parts(self) -> list[str]:
         view, strings = self.view, self.strings
-        word = strings[f"state_{view['state']}"]
         since = view["since"]
         seconds = view["seconds"] + (max(0.0, view["now"] - since) if since is not None else 0.0)
-        parts = [
-            view["model"] or strings["model_unknown"],
-            strings["state_at"].format(time=self.at, state=word) if view["alive"] else word,
-            duration_text(seconds),
-            *self.usage(view),
-        ]
-        return [*parts[:1], strings["demo_tag"], *parts[1:]] if view["demo"] else parts
+        demo = [strings["demo_tag"]] if view["demo"] else []
+        return [view["model"] or strings["model_unknown"], *demo, duration_text(seconds), *self.usage(view)]
+
+    def word(self, key: str, alive: bool) -> str:
+        """The state in words, with its time while it may still change."""
+        word = self.strings[key]
+        return self.strings["state_at"].format(time=self.at, state=word) if alive else word
 
     def usage(self, view: dict[str, Any]) -> list[str]:
         usage, strings = view["usage"], self.strings
@@ -74,9 +77,11 @@ class _Record:
             return [tokens, strings["cost_demo"]]
         return [tokens, usage["cost"] or strings["cost_unknown"]]
 
+    def header_word(self) -> str:
+        return self.word(f"state_{self.view['state']}", self.view["alive"])
+
     def status(self, agent: dict[str, Any]) -> str:
-        word = self.strings[f"status_{agent['status']}"]
-        return self.strings["state_at"].format(time=self.at, state=word) if agent["alive"] else word
+        return self.word(f"status_{agent['status']}", agent["alive"])
 
     def facts(self, agent: dict[str, Any]) -> list[str]:
         seconds = agent["seconds"]
@@ -84,12 +89,14 @@ class _Record:
             seconds = self.view["now"] - agent["since"]
         limit = duration_text(agent["limit"])
         elapsed = self.strings["elapsed_of_limit"].format(elapsed=duration_text(seconds), limit=limit)
-        counts = [
+        return [elapsed, *self.usage(agent)]
+
+    def counts(self, agent: dict[str, Any]) -> list[str]:
+        return [
             self.strings[f"{name}_{'one' if number == 1 else 'many'}"].format(n=number)
             for name, number in agent["counts"].items()
             if number
         ]
-        return [elapsed, *counts, *self.usage(agent)]
 
     def entry_text(self, entry: Entry) -> str:
         """An entry that is no Markdown, as one line."""
@@ -115,51 +122,51 @@ class _Record:
     # --- HTML
 
     def html(self) -> str:
-        title = self.strings["conversation"].format(label=self.view["label"])
+        title = escape(self.strings["conversation"].format(label=self.view["label"]))
+        badge = _badge(self.header_word(), self.view["state"])
         header = _div(
-            f"<strong>{escape(title)}</strong> · {_joined(self.header_parts())}",
-            "padding:2px 0 6px 0;border-bottom:1px solid rgba(128,128,128,0.35);margin-bottom:8px",
+            f"{badge} · <strong>{title}</strong> · {_joined(self.header_parts())}",
+            f"padding:2px 0 6px 0;border-bottom:{_RULE};margin-bottom:10px",
         )
         body = header + self.agents_html() + self.transcript_html()
-        return f'<div class="subagents-record" style="max-width:1100px;line-height:1.45">{body}</div>'
+        return f'<div class="subagents-record" style="line-height:1.5">{body}</div>'
 
     def agents_html(self) -> str:
         cards: list[str] = []
+        note = ""
         size = 0
         agents = self.view["agents"]
         for index, agent in enumerate(agents):
             card = self.agent_html(agent)
             size += len(card.encode())
             if size > _AGENTS_BYTES:
-                note = self.strings["cut_agents"].format(n=len(agents) - index)
-                cards.append(_div(escape(note), _MUTED))
+                note = _div(escape(self.strings["cut_agents"].format(n=len(agents) - index)), _MUTED)
                 break
             cards.append(card)
-        return "".join(cards)
+        return _div("".join(cards), "display:flex;flex-wrap:wrap;gap:10px;margin-bottom:10px") + note if cards else ""
 
     def agent_html(self, agent: dict[str, Any]) -> str:
-        name = self.strings["sub_agent"].format(id=agent["agent_id"])
-        colour = _COLOURS.get(agent["status"], _LIVE_COLOUR)
-        badge = (
-            f'<span style="color:{colour};font-weight:600" title="{escape(self.status(agent))}">'
-            f"{escape(self.status(agent))}</span>"
-        )
+        name = escape(self.strings["sub_agent"].format(id=agent["agent_id"]))
+        badge = _badge(self.status(agent), agent["status"])
+        small = f"{_MUTED};font-size:92%"
         lines = [
-            _div(f"<strong>{escape(name)}</strong> · {escape(agent['type'])} · {escape(agent['summary'])} · {badge}"),
-            _div(_joined(self.facts(agent)), _MUTED + ";font-size:90%"),
+            _div(f"<strong>{name}</strong> · {escape(agent['type'])} · {badge}"),
+            _div(f"<strong>{escape(agent['summary'])}</strong>"),
+            _div(_joined(self.facts(agent)), small),
+            _div(_joined(self.counts(agent)), small),
         ]
         if agent["alive"] and agent["last_action"]:
-            lines.append(_div(escape(agent["last_action"]), _MUTED))
+            lines.append(_div(escape(agent["last_action"]), small))
         if agent["error"]:
-            lines.append(_div(escape(agent["error"]), "color:#d64545;margin-top:4px"))
+            lines.append(_div(escape(agent["error"]), f"color:rgb({_RED});margin-top:4px"))
         if agent["result"]:
             lines.append(_div(escape(self.shortened(agent["result"], 4000)), "margin-top:4px;white-space:pre-wrap"))
         if not agent["alive"]:
-            lines.append(_div(self.files_html(agent), "margin-top:4px;font-size:90%"))
+            lines.append(_div(self.files_html(agent), "margin-top:4px;font-size:92%"))
         return _div(
             "".join(lines),
-            "margin:0 0 8px 0;padding:6px 10px;border:1px solid rgba(128,128,128,0.35);"
-            f"border-left:3px solid {colour};border-radius:4px",
+            f"flex:1 1 300px;min-width:0;padding:7px 12px 9px 12px;border:{_RULE};"
+            f"border-top:3px solid rgb({_COLOURS.get(agent['status'], _GREY)});border-radius:6px",
         )
 
     def files_html(self, agent: dict[str, Any]) -> str:
@@ -192,10 +199,10 @@ class _Record:
             return self.answer_html(entry.text, room)
         text = escape(self.entry_text(entry))
         if entry.kind in ("error", "interrupted"):
-            return _div(text, "color:#d64545;margin:4px 0")
+            return _div(text, f"color:rgb({_RED});margin:4px 0")
         if entry.kind == "tool":
-            return _div(text, _MUTED + ";font-size:90%")
-        return _div(text, _MUTED + ";border-top:1px solid rgba(128,128,128,0.35);margin:8px 0 4px 0;padding-top:4px")
+            return _div(f"› {text}", f"{_MUTED};font-size:92%")
+        return _div(text, f"{_MUTED};font-size:92%;border-top:{_RULE};margin:10px 0 6px 0;padding-top:4px")
 
     def answer_html(self, markdown: str, room: int) -> str:
         """The text as HTML; one that alone is too long is cut, and says so."""
@@ -214,7 +221,8 @@ class _Record:
     # --- plain text
 
     def text(self) -> str:
-        lines = [" · ".join([self.strings["conversation"].format(label=self.view["label"]), *self.header_parts()])]
+        title = self.strings["conversation"].format(label=self.view["label"])
+        lines = [" · ".join([title, self.header_word(), *self.header_parts()])]
         for agent in self.view["agents"]:
             lines += self.agent_lines(agent)
         lines.append("")
@@ -230,7 +238,7 @@ class _Record:
         name = self.strings["sub_agent"].format(id=agent["agent_id"])
         lines = [
             " · ".join([name, agent["type"], agent["summary"], self.status(agent)]),
-            "  " + " · ".join(self.facts(agent)),
+            "  " + " · ".join([*self.facts(agent), *self.counts(agent)]),
         ]
         lines += [f"  {text}" for text in (agent["error"], line(agent["result"], 600)) if text]
         if agent["files"]:
@@ -241,6 +249,14 @@ class _Record:
 
 def _div(inner: str, style: str = "") -> str:
     return f'<div style="{style}">{inner}</div>\n' if style else f"<div>{inner}</div>\n"
+
+
+def _badge(word: str, status: str) -> str:
+    """The state in words on its colour, translucent: the theme's own text colour stays readable on it."""
+    colour = _COLOURS.get(status, _GREY)
+    dot = f'<span style="color:rgb({colour})">●</span>'
+    style = f"background-color:rgba({colour},0.15);border-radius:10px;padding:1px 9px;font-weight:600"
+    return f'<span style="{style}">{dot} {escape(word)}</span>'
 
 
 def _joined(parts: list[str]) -> str:
@@ -257,10 +273,11 @@ def _file_link(directory: str, path: str, size: str) -> str:
 
 
 def _styled(markup: str) -> str:
-    """Give table cells their alignment as a style: notebooks align them right by default.
+    """Say as inline style what the live card's stylesheet says; notebooks align table cells right by default.
 
     The markup comes from the allow-list, which writes `<` only where a tag begins.
     """
+    markup = markup.replace('<li class="task">', '<li style="list-style:none;margin-left:-1.3em">')
     return re.sub(
         r'<(t[hd])(?: align="(left|right|center)")?>',
         lambda match: f'<{match[1]} style="text-align:{match[2] or "left"}">',

@@ -30,7 +30,7 @@ _TAGS = {
     "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code",
     "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td",
 }  # fmt: skip
-_ATTRIBUTES = {"a": {"href", "target"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}}
+_ATTRIBUTES = {"*": set[str](), "a": {"href", "target"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}}
 
 
 def clean_text(text: str) -> str:
@@ -54,6 +54,7 @@ def _allowed(markup: str) -> str:
         markup,
         tags=_TAGS,
         attributes=_ATTRIBUTES,
+        allowed_classes={"li": {"task"}},
         clean_content_tags=set(),
         url_schemes={"http", "https", "mailto"},
         url_relative="deny",
@@ -65,11 +66,14 @@ def _allowed(markup: str) -> str:
 class _Renderer(mistune.HTMLRenderer):
     """mistune's HTML without what the allow-list would drop anyway, so that its meaning stays readable."""
 
+    def text(self, text: str) -> str:
+        return html.escape(clean_text(html.unescape(text)), quote=False)
+
     def image(self, text: str, url: str, title: str | None = None) -> str:
         return self.link(text or html.escape(url), url)
 
     def task_list_item(self, text: str, checked: bool = False) -> str:
-        return f"<li>{'☑' if checked else '☐'} {text}</li>\n"
+        return f'<li class="task">{"☑" if checked else "☐"} {text}</li>\n'
 
     def table_cell(self, text: str, align: str | None = None, head: bool = False) -> str:
         tag = "th" if head else "td"
@@ -88,17 +92,37 @@ def _bare_links(md: mistune.Markdown) -> None:
             state.append_token({"type": "link", "children": child, "attrs": {"url": address}})
         return match.end()
 
-    pattern = r"https?://[!#-;=?-Z_a-z~%\[\]]*[#-&+\-/-9=@-Z_a-z~]"
+    pattern = r"https?://[!#-)+-;=?-Z_a-z~%\[\]]*[#-&+\-/-9=@-Z_a-z~]"
     md.inline.register("bare_link", pattern, parse)
+
+
+def _strong_spans(md: mistune.Markdown) -> None:
+    """Take a simple `**span**` as strong even where CommonMark does not.
+
+    Its rule wants a space or a sign outside a span that ends in a sign; in Chinese text, as in
+    `**结论：**三个来源一致`, there is none. (https://github.com/commonmark/commonmark-spec/issues/650)
+    """
+
+    def parse(inline: Any, match: re.Match[str], state: Any) -> int | None:
+        if state.depth >= inline.max_nested_level:
+            return None
+        inner = state.copy()
+        inner.src = match.group(0)[2:-2]
+        state.append_token({"type": "strong", "children": inline.render(inner)})
+        return match.end()
+
+    pattern = r"\*\*(?=[^\s*])(?:[^*\n`\\]|\\[^\n]|`[^`\n]+`){1,300}(?<=[^\s*])\*\*(?!\*)"
+    md.inline.register("strong_span", pattern, parse, before="emphasis")
 
 
 def _parser() -> mistune.Markdown:
     renderer = _Renderer(escape=True)
     plugins = [mistune.plugins.import_plugin(name) for name in ("table", "strikethrough", "task_lists")]
-    markdown = mistune.Markdown(renderer, plugins=[*plugins, _bare_links])
+    markdown = mistune.Markdown(renderer, plugins=[*plugins, _bare_links, _strong_spans])
     renderer.register("task_list_item", _Renderer.task_list_item)
     renderer.register("table_cell", _Renderer.table_cell)
     # Without these rules `<` is a letter like any other, and a block's end never depends on a tag.
+    markdown.block.specification["block_html"] = r"(?!)"  # the list rule looks for it by name
     markdown.block.rules = [rule for rule in markdown.block.rules if rule != "raw_html"]
     markdown.inline.rules = [rule for rule in markdown.inline.rules if rule != "inline_html"]
     return markdown
@@ -107,6 +131,7 @@ def _parser() -> mistune.Markdown:
 _markdown = _parser()
 
 _FENCE = re.compile(r"(?:[ >]|[-*+] |\d{1,9}[.)] )*(`{3,}|~{3,})(.*)")
+_FENCE_END = re.compile(r"[ >]*(`{3,}|~{3,})\s*$")
 _LIST = re.compile(r"[ >]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 
 
@@ -152,41 +177,46 @@ class BlockRenderer:
 
 
 def _block_ends(text: str) -> list[int]:
-    """Where a block surely ended: before an unindented line that follows a blank one, outside fences.
+    """Where a block surely ended: at a blank line outside fences.
 
-    A list goes on with its next item or an indented line. When in doubt the block stays open, which
-    costs only that it is shown as plain text a little longer.
+    A list or indented code may go on after it, so there only the next unindented line decides. When in
+    doubt the block stays open, which costs only that it is shown as plain text a little longer.
     """
     ends: list[int] = []
     fence = ""
-    in_list = blank = False
-    offset = 0
+    in_list = indented = blank = False
+    start = offset = 0
     for line in text.splitlines(keepends=True):
         if not line.endswith("\n"):
             break
-        if not line.strip():
-            blank = True
-        else:
+        if line.strip():
             indent = len(line) - len(line.lstrip(" \t"))
-            goes_on = indent > (0 if in_list else 3) or (in_list and _LIST.match(line) is not None)
-            if blank and not fence and not goes_on:
-                if text[:offset].strip():
-                    ends.append(offset)
-                in_list = False
-            blank = False
+            if blank and indent == 0 and not fence and not _LIST.match(line):
+                ends.append(offset)
+                start, in_list, indented = offset, False, False
             in_list = in_list or _LIST.match(line) is not None
+            indented = indented or indent > 3 or line.startswith("\t")
             fence = _fence_after(fence, line)
         offset += len(line)
+        blank = not line.strip() and bool(text[start:offset].strip())
+        if blank and not (fence or in_list or indented):
+            ends.append(offset)
+            start, blank = offset, False
     return ends
 
 
 def _fence_after(fence: str, line: str) -> str:
-    """The fence that is open after this line, "" for none."""
-    match = _FENCE.match(line)
+    """The fence that is open after this line with what stands before it, "" for none."""
+    quoted = line.lstrip(" ").startswith(">")
+    if fence.startswith(">") and not quoted:
+        fence = ""
+    match = _FENCE.match(line) if not fence else _FENCE_END.match(line)
     if match is None:
         return fence
-    marks, info = match.groups()
     if not fence:
-        return "" if marks[0] == "`" and "`" in info else marks
-    closes = marks[0] == fence[0] and len(marks) >= len(fence) and not info.strip()
+        marks, info = match.groups()
+        return "" if marks[0] == "`" and "`" in info else (">" if quoted else "") + marks
+    opened = fence.lstrip(">")
+    marks = match[1]
+    closes = marks[0] == opened[0] and len(marks) >= len(opened) and quoted == fence.startswith(">")
     return "" if closes else fence

@@ -78,7 +78,8 @@ function usageTexts(strings, { demo, usage }) {
 function countTexts(strings, counts) {
   return Object.entries(counts)
     .filter(([, number]) => number > 0)
-    .map(([name, number]) => fill(strings[`${name}_${number === 1 ? "one" : "many"}`], { n: number }));
+    .map(([name, number]) => fill(strings[`${name}_${number === 1 ? "one" : "many"}`], { n: number }))
+    .map((text) => text.replaceAll(" ", "\u00a0"));
 }
 
 /** @param {Strings} strings @param {Retry} retry */

@@ -32,8 +32,6 @@ from easyagent.models import (
     WrapUp,
 )
 from jupyter_subagents.card_state import CardState, reduce, to_view
-from jupyter_subagents.card_view import DEMO_MODEL, cost_text, count_text, duration_text, size_text
-from jupyter_subagents.strings import LANGUAGES, ui_strings
 
 
 def fold(*events: AgentEvent, state: CardState | None = None) -> CardState:
@@ -233,16 +231,6 @@ def test_retrying_is_shown_until_the_next_event() -> None:
     assert to_view(state, now=0)["agents"][0]["retry"] is None
 
 
-def test_the_view_is_json_and_holds_no_hidden_characters() -> None:
-    hostile = created(1).model_copy(update={"summary": "a\x1b[31mb\u202ec\ud800", "agent": "x\ny"})
-    state = fold(Started(pid=1, agent="main", model=DEMO_MODEL), hostile)
-    view = to_view(state, now=1.5)
-    json.dumps(view).encode()
-    assert view["demo"]
-    assert view["agents"][0]["summary"] == "abc"
-    assert view["agents"][0]["type"] == "x y"
-
-
 def any_event(random_: random.Random) -> AgentEvent:
     agent_id = random_.choice([None, 1, 2, 3, 100, -1, 0])
     text = random_.choice(["", "x", "Sub-agent 1 (a) has completed.", "\x00\ud800", "\u202e" * 3])
@@ -292,39 +280,3 @@ def test_no_order_of_events_breaks_the_fold(seed: int) -> None:
         assert ids == sorted(set(ids))
     json.dumps(to_view(state, now=2.0), allow_nan=False)
     assert state.transcript, "the sequence did something"
-
-
-def test_both_languages_have_the_same_words() -> None:
-    import string
-
-    def names(text: str) -> set[str]:
-        return {name for _, name, _, _ in string.Formatter().parse(text) if name}
-
-    english, chinese = (ui_strings(language) for language in ("en", "zh"))
-    assert set(LANGUAGES) == {"en", "zh"}
-    assert english.keys() == chinese.keys()
-    for key in english:
-        assert names(english[key]) - {"n"} == names(chinese[key]) - {"n"}, key
-    assert ui_strings("fr") is not None
-    assert ui_strings("fr")["stop"] == english["stop"] != chinese["stop"]
-    statuses = {f"status_{status}" for status in SubAgentStatus} | {"status_wrapping_up"}
-    assert statuses <= english.keys()
-
-
-def test_short_number_texts() -> None:
-    assert [count_text(n) for n in (0, 999, 1000, 999_949, 999_950)] == [
-        "0",
-        "999",
-        "1.0k",
-        "999.9k",
-        "1.00M",
-    ]
-    assert [cost_text(d) for d in (0, 0.00001, 0.0123, 1.5)] == ["$0", "<$0.0001", "$0.0123", "$1.50"]
-    assert [size_text(n) for n in (0, 999, 1000, 12_345, 5_000_000)] == [
-        "0 B",
-        "999 B",
-        "1.0 kB",
-        "12 kB",
-        "5.0 MB",
-    ]
-    assert [duration_text(s) for s in (-1, 42.9, 725, 3723)] == ["0:00", "0:42", "12:05", "1:02:03"]

@@ -126,8 +126,8 @@ def test_a_blocking_sub_agent_returns_its_result_and_sends_no_notice(kernel, fak
     assert kernel.run("%%agent\nGo.").status == "ok"
     result = json.loads(main.requests[1].messages[-1]["content"])
     assert set(result) == {
-        "success", "agent_id", "status", "summary", "message", "deliverables_dir", "deliverables_files", "result_summary",
-        "sub_conversation_id", "stats", "cause", "model", "usage", "files_written",
+        "success", "agent_id", "status", "summary", "message", "deliverables_dir", "deliverables_files",
+        "result_summary", "sub_conversation_id", "stats", "cause", "model", "usage", "files_written",
     }  # fmt: skip
     assert (result["success"], result["status"], result["cause"]) == (True, "completed", "finish_task")
     assert set(result["stats"]) == STATS_KEYS
