@@ -223,5 +223,17 @@ def test_commands_without_sub_agents(kernel) -> None:
     assert "Nothing is running" in kernel.run("%agent stop").stdout
     assert "%%agent [label]" in kernel.run("%agent help").stdout
     assert "was reset" in kernel.run("%agent reset").stdout
-    doctor = kernel.run("%agent doctor")
-    assert doctor.status == "ok" and "127.0.0.1" in doctor.stdout and "tool calls" in doctor.stdout
+
+
+def test_doctor_says_whether_the_model_calls_tools(kernel, fake) -> None:
+    probe = fake.script("probe", match="report_number")
+    probe.reply(calls(call("report_number", number=7)))
+    probe.reply("Seven.")
+    able = kernel.run("%agent doctor")
+    assert able.status == "ok"
+    assert f"endpoint    {fake.base_url} (from the environment)" in able.stdout
+    assert "tool calls  yes" in able.stdout
+    assert (
+        "tool calls  NO: the model answered in words -> choose a model that calls tools"
+        in kernel.run("%agent doctor").stdout
+    )
