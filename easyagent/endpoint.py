@@ -18,6 +18,7 @@ from easyagent.llm import EndpointModel, choose_model
 from easyagent.models import ModelSettings
 
 DEMO_START_SECONDS = 60.0
+DEMO_END_SECONDS = 5.0
 
 
 class DemoServer:
@@ -40,7 +41,8 @@ class DemoServer:
         process.stdin.write(json.dumps({"token": token, "pace_seconds": pace}).encode() + b"\n")
         line = b""
         with contextlib.suppress(TimeoutError):
-            line = await asyncio.wait_for(process.stdout.readline(), DEMO_START_SECONDS)
+            async with asyncio.timeout(DEMO_START_SECONDS):
+                line = await process.stdout.readline()
         if not line:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -59,7 +61,8 @@ class DemoServer:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), 5)
+            async with asyncio.timeout(DEMO_END_SECONDS):
+                await self._process.wait()
         except TimeoutError:
             self._process.kill()
             await self._process.wait()

@@ -108,7 +108,9 @@ class EndpointModel:
             lines = raw.aiter_lines().__aiter__()
             while True:
                 try:
-                    line = await asyncio.wait_for(anext(lines), SILENT_STREAM_SECONDS)
+                    # Not wait_for: before Python 3.12 it can lose an interrupt that comes together with a line.
+                    async with asyncio.timeout(SILENT_STREAM_SECONDS):
+                        line = await anext(lines)
                 except StopAsyncIteration:
                     return
                 if line.startswith("data:"):

@@ -64,7 +64,8 @@ class AgentCard(anywidget.AnyWidget):
             self._waiters.append((asyncio.get_running_loop(), shown))
         if not self.attached:
             try:
-                await asyncio.wait_for(shown.wait(), timeout_seconds)
+                async with asyncio.timeout(timeout_seconds):
+                    await shown.wait()
             except TimeoutError:
                 return False
         return True
@@ -197,6 +198,8 @@ async def push_changes(
 
 async def _wait(changed: asyncio.Event, timeout_seconds: float | None) -> None:
     try:
-        await asyncio.wait_for(changed.wait(), timeout_seconds)
+        # asyncio.wait_for of Python 3.11 loses a cancellation that comes together with the event (gh-86296).
+        async with asyncio.timeout(timeout_seconds):
+            await changed.wait()
     except TimeoutError:
         return

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from jupyter_subagents.card_model import CardState, Entry
-from jupyter_subagents.card_state import to_view
-from jupyter_subagents.card_view import duration_text, line
+from jupyter_subagents.card_view import line
+from jupyter_subagents.record_words import RecordWords
 from jupyter_subagents.render import clean_text, to_html
 
 MAX_BYTES = 200_000
@@ -37,6 +37,12 @@ _COLOURS = {
     "starting": "59,130,214",
 }
 _GREY = "138,138,138"
+_STYLES = {
+    "pre": "background-color:rgba(128,128,128,0.12);border-radius:4px;padding:8px 10px;overflow-x:auto",
+    "h1": "font-size:1.4em;font-weight:600;margin:0.9em 0 0.4em 0",
+    "h2": "font-size:1.25em;font-weight:600;margin:0.9em 0 0.4em 0",
+    "h3": "font-size:1.1em;font-weight:600;margin:0.9em 0 0.4em 0",
+}
 
 
 def record_html(state: CardState, *, strings: Mapping[str, str], state_at: datetime | None = None) -> str:
@@ -49,76 +55,7 @@ def record_text(state: CardState, *, strings: Mapping[str, str], state_at: datet
     return _Record(state, strings, state_at).text()
 
 
-class _Record:
-    def __init__(self, state: CardState, strings: Mapping[str, str], state_at: datetime | None) -> None:
-        self.state = state
-        self.view = to_view(state, now=state.updated_at)
-        self.strings = strings
-        self.at = (state_at or datetime.fromtimestamp(state.updated_at).astimezone()).strftime("%H:%M")
-
-    # --- words
-
-    def header_parts(self) -> list[str]:
-        view, strings = self.view, self.strings
-        since = view["since"]
-        seconds = view["seconds"] + (max(0.0, view["now"] - since) if since is not None else 0.0)
-        demo = [strings["demo_tag"]] if view["demo"] else []
-        return [view["model"] or strings["model_unknown"], *demo, duration_text(seconds), *self.usage(view)]
-
-    def word(self, key: str, alive: bool) -> str:
-        """The state in words, with its time while it may still change."""
-        word = self.strings[key]
-        return self.strings["state_at"].format(time=self.at, state=word) if alive else word
-
-    def usage(self, view: dict[str, Any]) -> list[str]:
-        usage, strings = view["usage"], self.strings
-        tokens = strings["tokens_unknown"] if usage["tokens"] is None else strings["tokens"].format(n=usage["tokens"])
-        if view["demo"]:
-            return [tokens, strings["cost_demo"]]
-        return [tokens, usage["cost"] or strings["cost_unknown"]]
-
-    def header_word(self) -> str:
-        return self.word(f"state_{self.view['state']}", self.view["alive"])
-
-    def status(self, agent: dict[str, Any]) -> str:
-        return self.word(f"status_{agent['status']}", agent["alive"])
-
-    def facts(self, agent: dict[str, Any]) -> list[str]:
-        seconds = agent["seconds"]
-        if seconds is None:
-            seconds = self.view["now"] - agent["since"]
-        limit = duration_text(agent["limit"])
-        elapsed = self.strings["elapsed_of_limit"].format(elapsed=duration_text(seconds), limit=limit)
-        return [elapsed, *self.usage(agent)]
-
-    def counts(self, agent: dict[str, Any]) -> list[str]:
-        return [
-            self.strings[f"{name}_{'one' if number == 1 else 'many'}"].format(n=number)
-            for name, number in agent["counts"].items()
-            if number
-        ]
-
-    def entry_text(self, entry: Entry) -> str:
-        """An entry that is no Markdown, as one line."""
-        text = line(entry.text, 600)
-        if entry.kind == "notice" and entry.agent_ids:
-            key = "notice_ended_one" if len(entry.agent_ids) == 1 else "notice_ended_many"
-            return self.strings[key].format(ids=", ".join(str(number) for number in entry.agent_ids))
-        if entry.kind in ("notice", "prompt"):
-            return self.strings[entry.kind].format(text=text)
-        if entry.kind == "interrupted":
-            return self.strings["interrupted"]
-        if entry.kind == "tool" and entry.ok is False:
-            return f"{text} ({self.strings['tool_failed']})"
-        return text
-
-    def entries(self) -> list[Entry]:
-        """The transcript without the first prompt, which is the cell itself, and with the open text."""
-        rows = list(self.state.transcript)
-        if rows and rows[0].kind == "prompt":
-            rows = rows[1:]
-        return [*rows, Entry("text", self.state.open_text)] if self.state.open_text.strip() else rows
-
+class _Record(RecordWords):
     # --- HTML
 
     def html(self) -> str:
@@ -143,7 +80,8 @@ class _Record:
                 note = _div(escape(self.strings["cut_agents"].format(n=len(agents) - index)), _MUTED)
                 break
             cards.append(card)
-        return _div("".join(cards), "display:flex;flex-wrap:wrap;gap:10px;margin-bottom:10px") + note if cards else ""
+        style = "display:flex;flex-wrap:wrap;gap:10px;list-style:none;padding:0;margin:0 0 10px 0"
+        return f'<ul style="{style}">{"".join(cards)}</ul>\n{note}' if cards else ""
 
     def agent_html(self, agent: dict[str, Any]) -> str:
         name = escape(self.strings["sub_agent"].format(id=agent["agent_id"]))
@@ -163,11 +101,12 @@ class _Record:
             lines.append(_div(escape(self.shortened(agent["result"], 4000)), "margin-top:4px;white-space:pre-wrap"))
         if not agent["alive"]:
             lines.append(_div(self.files_html(agent), "margin-top:4px;font-size:92%"))
-        return _div(
-            "".join(lines),
-            f"flex:1 1 300px;min-width:0;padding:7px 12px 9px 12px;border:{_RULE};"
-            f"border-top:3px solid rgb({_COLOURS.get(agent['status'], _GREY)});border-radius:6px",
+        colour = _COLOURS.get(agent["status"], _GREY)
+        style = (
+            "flex:1 1 300px;min-width:0;max-width:440px;margin:0;padding:7px 12px 9px 12px;"
+            f"border:{_RULE};border-top:3px solid rgb({colour});border-radius:6px"
         )
+        return f'<li style="{style}">{"".join(lines)}</li>\n'
 
     def files_html(self, agent: dict[str, Any]) -> str:
         directory = agent["directory"]
@@ -278,8 +217,10 @@ def _styled(markup: str) -> str:
     The markup comes from the allow-list, which writes `<` only where a tag begins.
     """
     markup = markup.replace('<li class="task">', '<li style="list-style:none;margin-left:-1.3em">')
+    for tag, style in _STYLES.items():
+        markup = markup.replace(f"<{tag}>", f'<{tag} style="{style}">')
     return re.sub(
         r'<(t[hd])(?: align="(left|right|center)")?>',
-        lambda match: f'<{match[1]} style="text-align:{match[2] or "left"}">',
+        lambda match: f'<{match[1]} style="text-align:{match[2] or "left"};padding:4px 12px 4px 8px">',
         markup,
     )

@@ -60,7 +60,7 @@ class Waiter(Generic[Result]):
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._on_interrupt()
             with contextlib.suppress(Exception, asyncio.CancelledError):
-                await asyncio.wait_for(asyncio.shield(waiting), CLEAN_UP_SECONDS)
+                await asyncio.wait({waiting}, timeout=CLEAN_UP_SECONDS)
             return self._interrupted()
         return self._done()
 

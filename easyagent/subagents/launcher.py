@@ -82,7 +82,8 @@ class LocalHandle:
     async def terminate(self, grace_seconds: float) -> None:
         self.send({"type": "stop"})
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), grace_seconds)
+            async with asyncio.timeout(grace_seconds):
+                await self._process.wait()
         await asyncio.shield(self._kill())
         await self._process.wait()
 

@@ -146,8 +146,10 @@ class AgentCard {
     this.action = make("div", "action", this.root);
     this.error = make("div", "error", this.root);
     this.result = make("div", "result", this.root);
+    this.result.hidden = true;
     this.more = make("button", "more", this.root);
     this.more.type = "button";
+    this.more.hidden = true;
     this.more.addEventListener("click", () => this.toggle());
     this.files = make("div", "files", this.root);
     this.filesKey = "";
@@ -169,10 +171,11 @@ class AgentCard {
     this.action.title = agent.last_action;
     setText(this.error, agent.error);
     show(this.error, agent.error !== "");
-    setText(this.result, agent.result);
-    show(this.result, agent.result !== "");
     this.updateFiles(agent);
-    this.measure();
+    if (this.result.textContent !== agent.result) {
+      this.result.textContent = agent.result;
+      this.measure(); // asks for the layout, so only where the text is new
+    }
     this.tick(now);
   }
   /** @param {number} now */
@@ -191,6 +194,7 @@ class AgentCard {
   }
   /** Offer "show more" only where something is cut off. */
   measure() {
+    show(this.result, this.result.textContent !== "");
     const open = this.result.classList.contains("subagents-open");
     const cut = this.result.scrollHeight > this.result.clientHeight + 1;
     show(this.more, !this.result.hidden && (open || cut));
@@ -290,6 +294,7 @@ class Transcript {
       this.tail.before(row);
     }
     setText(this.tail, tail);
+    this.tail.classList.toggle("subagents-code", /^ *(```|~~~)/.test(tail));
     show(this.tail, tail.trim() !== "");
     show(this.root, this.rows.length > 0 || tail.trim() !== "");
   }

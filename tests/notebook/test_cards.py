@@ -226,6 +226,23 @@ def test_the_poller_coalesces_and_always_pushes_the_last_state(desk: Desk) -> No
     assert desk.messages[-1]["tail"] == "last"
 
 
+def test_a_change_and_a_cancellation_at_the_same_moment_end_the_poller(desk: Desk) -> None:
+    desk.fold(START)
+
+    async def scenario() -> None:
+        changed = asyncio.Event()
+        task = asyncio.create_task(push_changes(desk.card, lambda: desk.state, changed, interval_seconds=0))
+        await asyncio.sleep(0.02)
+        desk.fold(agent(1))
+        changed.set()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 10)
+
+    asyncio.run(scenario())
+    assert len(desk.states[-1]["agents"]) == 1
+
+
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_quiet_conversation_beats_only_while_something_lives(desk: Desk, alive: bool) -> None:
     desk.fold(START, *([] if alive else [END]))

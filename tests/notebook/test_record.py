@@ -186,13 +186,13 @@ def test_hostile_text_stays_text_everywhere() -> None:
         state = reduce(state, event)
     document = collected(record_html(state, strings=EN))
     assert document.depth == 0, "nothing broke out of its element"
-    assert document.tags <= {"div", "span", "strong", "a", "p"}
+    assert document.tags <= {"div", "span", "strong", "a", "p", "ul", "li"}
     assert document.attributes <= {"class", "style", "href", "target", "rel"}
 
 
 def test_only_styles_that_the_notebooks_sanitizer_keeps() -> None:
     """JupyterLab's sanitiser (apputils/sanitizer.ts) keeps these properties and no `var()` or `calc()`."""
-    answer = "| a |\n|--:|\n| 1 |\n\n- [x] b"
+    answer = "# h\n\n| a |\n|--:|\n| 1 |\n\n- [x] b\n\n```\nc\n```"
     state = reduce(story(answer=answer, error="e"), ToolStarted(call_id="z", name="n", arguments={}, action="a"))
     styles = collected(record_html(state, strings=EN)).styles
     assert set(styles) <= {
@@ -214,7 +214,9 @@ def test_only_styles_that_the_notebooks_sanitizer_keeps() -> None:
         "margin-bottom",
         "margin-left",
         "margin-top",
+        "max-width",
         "min-width",
+        "overflow-x",
         "opacity",
         "padding",
         "padding-top",

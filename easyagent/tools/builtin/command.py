@@ -75,7 +75,8 @@ async def _run(command: str, directory: Path, timeout_seconds: float) -> ToolRes
     output = _Output()
     pump = asyncio.create_task(_pump(guard, output))
     try:
-        status = await asyncio.wait_for(_status(status_read), timeout_seconds)
+        async with asyncio.timeout(timeout_seconds):
+            status = await _status(status_read)
     except TimeoutError:
         await _end(guard)
         raise ToolError(f"the command was killed after {timeout_seconds} seconds.\n{output.text()}") from None

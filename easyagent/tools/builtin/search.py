@@ -84,7 +84,8 @@ async def _search(request: dict[str, Any]) -> dict[str, Any]:
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(json.dumps(request).encode()), SEARCH_SECONDS)
+        async with asyncio.timeout(SEARCH_SECONDS):
+            output, _ = await process.communicate(json.dumps(request).encode())
     except TimeoutError:
         raise ToolError(f"the search took more than {SEARCH_SECONDS:.0f} seconds; narrow it or simplify it.") from None
     finally:
