@@ -75,12 +75,16 @@ def line(text: str, limit: int) -> str:
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
 
-def usage_view(usage: Usage) -> dict[str, str | None]:
-    """Tokens and cost as short texts; None where they are unknown."""
+def usage_view(usage: Usage) -> dict[str, Any]:
+    """Tokens and cost as short texts; None where they are unknown.
+
+    `reported` is False as long as the endpoint has reported nothing: then there is no number to show, not even 0.
+    """
     total = usage.total
     if total is None and usage.prompt is not None and usage.completion is not None:
         total = usage.prompt + usage.completion
     return {
+        "reported": total != 0,
         "tokens": None if total is None else count_text(total),
         "cost": None if usage.cost_usd is None else cost_text(usage.cost_usd),
     }

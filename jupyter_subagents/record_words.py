@@ -34,6 +34,8 @@ class RecordWords:
 
     def usage(self, view: dict[str, Any]) -> list[str]:
         usage, strings = view["usage"], self.strings
+        if not usage["reported"]:
+            return []
         tokens = strings["tokens_unknown"] if usage["tokens"] is None else strings["tokens"].format(n=usage["tokens"])
         if view["demo"]:
             return [tokens, strings["cost_demo"]]

@@ -7,7 +7,7 @@
  * made anew. Only custom messages go to the kernel.
  *
  * @typedef {Record<string, string>} Strings
- * @typedef {{tokens: string | null, cost: string | null}} Usage
+ * @typedef {{reported: boolean, tokens: string | null, cost: string | null}} Usage
  * @typedef {{reason: string, seconds: number} | null} Retry
  * @typedef {{
  *   agent_id: number, type: string, summary: string, status: string, alive: boolean, background: boolean,
@@ -70,6 +70,7 @@ function duration(seconds) {
 
 /** @param {Strings} strings @param {{demo: boolean, usage: Usage}} part */
 function usageTexts(strings, { demo, usage }) {
+  if (!usage.reported) return [];
   const tokens = usage.tokens === null ? strings.tokens_unknown : fill(strings.tokens, { n: usage.tokens });
   return [tokens, demo ? strings.cost_demo : (usage.cost ?? strings.cost_unknown)];
 }

@@ -172,15 +172,16 @@ def test_usage_is_the_trees_sum_and_unknown_stays_unknown() -> None:
     def used(agent_id: int | None, usage: Usage) -> UsageReported:
         return UsageReported(agent_id=agent_id, usage=usage, model="m-1")
 
+    assert to_view(CardState(), now=0)["usage"]["reported"] is False
     known = Usage(prompt=10, completion=5, total=15, cost_usd=0.01)
     state = fold(user_round(), used(None, known), created(1), used(1, known), used(1, known))
     assert state.model == "m-1"
     assert state.agents[0].usage.total == 30
-    assert to_view(state, now=0)["usage"] == {"tokens": "45", "cost": "$0.0300"}
+    assert to_view(state, now=0)["usage"] == {"reported": True, "tokens": "45", "cost": "$0.0300"}
     state = fold(ended(1, usage=known), state=state)
     assert state.total_usage.total == 30, "the record of the end is right, not what was counted before"
     state = fold(used(None, Usage.unknown()), state=state)
-    assert to_view(state, now=0)["usage"] == {"tokens": None, "cost": None}
+    assert to_view(state, now=0)["usage"] == {"reported": True, "tokens": None, "cost": None}
 
 
 def test_an_end_record_without_numbers_keeps_what_was_counted() -> None:
