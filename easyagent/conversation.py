@@ -238,7 +238,7 @@ class Conversation:
             permissions=config.permissions,
             max_concurrent=config.max_concurrent,
             deliverables_root=self._setup.deliverables_root,
-            timeout_seconds=self._setup.timeout_seconds,
+            timeout_seconds=self._setup.timeout_seconds or config.timeout_seconds,
         )
 
     def _open_journal(self) -> Journal:

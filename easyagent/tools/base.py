@@ -41,7 +41,8 @@ class SubAgentRequest:
     task: str
     deliverables_dir: str | None = None
     run_in_background: bool = False
-    timeout_seconds: float = 600
+    timeout_seconds: float | None = None
+    """None takes the time limit of the conversation's settings."""
     subagent_type: str = "general"
     write_paths: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
