@@ -67,11 +67,11 @@ class EndpointModel:
             try:
                 async for chunk in self._chunks(body):
                     builder.add(chunk)
-            except ModelError:
-                raise
+            except ModelError as error:
+                raise type(error)(self._without_key(str(error)), status=error.status) from None
             except Exception as error:
                 sentence = self._sentence(error)
-                if attempt == 0 and builder.started and _is_cut(error):
+                if attempt == 0 and _is_cut(error):
                     on_retry(sentence, 0.0)
                     continue
                 raise self._model_error(error, sentence) from error
@@ -135,8 +135,9 @@ class EndpointModel:
         else:
             from easyagent.prices import price_usd
 
-            details = (raw or {}).get("prompt_tokens_details") or {}
-            cost = price_usd(self.name, self.base_url, prompt, completion, int(details.get("cached_tokens") or 0))
+            details = (raw or {}).get("prompt_tokens_details")
+            cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+            cost = price_usd(self.name, self.base_url, prompt, completion, cached if isinstance(cached, int) else 0)
         return Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=cost)
 
     @property
@@ -192,9 +193,7 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     except Exception as error:
         if wanted:
             return wanted
-        raise ModelError(
-            f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL."
-        ) from error
+        raise ModelError(_no_model_sentence(host, error), status=getattr(error, "status_code", None)) from error
     finally:
         await client.close()
     if wanted is None:
@@ -206,6 +205,16 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
         near = difflib.get_close_matches(wanted, ids, n=3, cutoff=0.0)
         raise ModelError(f"{host} has no model {wanted!r}; the nearest are {', '.join(near)}.", status=404)
     return wanted
+
+
+def _no_model_sentence(host: str, error: Exception) -> str:
+    import openai
+
+    if isinstance(error, openai.APIConnectionError):
+        return f"The endpoint {host} cannot be reached; is the server running?"
+    if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+        return f"The endpoint {host} refused the key ({error.status_code}); check OPENAI_API_KEY or run %agent setup."
+    return f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL."
 
 
 def _open_client(
@@ -238,9 +247,10 @@ def _raw_stream() -> Any:
 
 
 def _is_cut(error: Exception) -> bool:
-    import openai
+    """True where a reply had begun: openai itself repeats requests that got no answer."""
+    import httpx2
 
-    return not isinstance(error, openai.APIStatusError)
+    return isinstance(error, httpx2.TransportError | TimeoutError)
 
 
 def _detail(error: Exception) -> str:
