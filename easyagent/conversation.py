@@ -38,6 +38,7 @@ from easyagent.prompts import Language, detect_language, fill, load, tool_lines
 from easyagent.subagents import Launcher, SubAgentManager, SubAgentRun
 from easyagent.subagents.reservations import Scope
 from easyagent.tools.base import Tool, ToolContext
+from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
 
 State = Literal["idle", "running", "waiting_for_sub_agents"]
@@ -79,6 +80,8 @@ class Conversation:
         self._turn = asyncio.Lock()
         self._round: asyncio.Task[Outcome] | None = None
         self._auto_rounds = 0
+        self._closed = False
+        self._guards: set[asyncio.subprocess.Process] = set()
         self._journal = self._open_journal()
         self._activity = asyncio.Event()
         self.manager = SubAgentManager(self._scope(), emit=self._emit, notify=self._take_notice, launcher=launcher)
@@ -110,8 +113,13 @@ class Conversation:
         self.manager.scope = self._scope()
 
     async def ask(self, prompt: str) -> RoundEnded:
-        """One round for a prompt of the user; waits its turn. Never raises for a model's failure: see `error`."""
+        """One round for a prompt of the user; waits its turn. A model's failure is not raised: see `error`.
+
+        Raises EasyAgentError where the conversation was closed meanwhile.
+        """
         async with self._turn:
+            if self._closed:
+                raise EasyAgentError("This conversation has been closed; the prompt was not run.")
             self._auto_rounds = 0
             waiting = self._inbox.after_tools()
             return await self._run_round("user", prompt, [*waiting, Incoming("user", prompt)])
@@ -132,7 +140,10 @@ class Conversation:
             await self._activity.wait()
 
     async def aclose(self, cause: Cause = Cause.TERMINATED) -> list[SubAgentRun]:
-        """End the round and all sub-agents; returns those that were still alive."""
+        """End the round and all sub-agents; returns those that were still alive. Prompts that wait are not run."""
+        if self._closed:
+            return []
+        self._closed = True
         self._listener.cancel()
         self.interrupt()
         stopped = await self.manager.stop_all(cause)
@@ -140,6 +151,7 @@ class Conversation:
             await self._listener
         async with self._turn:
             await self._close_model()
+            await end_commands(self._guards)
             self._journal.close()
         return stopped
 
@@ -160,16 +172,18 @@ class Conversation:
         round_id = f"round_{uuid.uuid4().hex[:8]}"
         self.manager.round_id = round_id
         self._emit(RoundStarted(round_id=round_id, prompt=prompt, origin=origin))
-        content, error, interrupted = "", None, False
-        self._round = asyncio.create_task(self._work(prompt, arrived))
+        content, interrupted = "", False
+        error: str | None = "The round ended through a fault of the program."  # holds where something else is raised
         try:
+            loop = self._prepare(prompt, arrived)  # at once: an interrupt must not lose what arrived
+            self._round = asyncio.create_task(loop.run())
             outcome = await asyncio.shield(self._round)
-            content = outcome.content
+            content, error = outcome.content, outcome.error
             if outcome.cause is Cause.MAX_ITERATIONS:
                 error = f"The limit of {self._setup.config.max_iterations} turns was reached."
         except asyncio.CancelledError:
             interrupted, error = True, "Interrupted by the user."
-            if not self._round.done():  # the caller was cancelled, not the round
+            if self._round is not None and not self._round.done():  # the caller was cancelled, not the round
                 self._round.cancel()
                 await asyncio.wait({self._round})
                 raise
@@ -181,7 +195,8 @@ class Conversation:
             self._emit(ended)
         return ended
 
-    async def _work(self, prompt: str, arrived: list[Incoming]) -> Outcome:
+    def _prepare(self, prompt: str, arrived: list[Incoming]) -> AgentLoop:
+        """The loop of a round, with what starts it in the conversation. Raises EasyAgentError."""
         language = self._language = self._language or detect_language(prompt, self._setup.config.language)
         toolbox = Toolbox.for_main(self._setup.definition, self._setup.tools)
         if not len(self._messages):
@@ -191,7 +206,7 @@ class Conversation:
         if self._model is None:
             self._model = self._open_model(self._setup.settings)
         definition = self._setup.definition
-        loop = AgentLoop(
+        return AgentLoop(
             model=self._model,
             toolbox=toolbox,
             context=self._context(language),
@@ -200,7 +215,6 @@ class Conversation:
             emit=self._emit,
             max_turns=(definition and definition.max_iterations) or self._setup.config.max_iterations,
         )
-        return await loop.run()
 
     def _context(self, language: Language) -> ToolContext:
         rules = self._setup.definition.permissions if self._setup.definition else {}
@@ -209,6 +223,7 @@ class Conversation:
             language=language,
             grants=Grants(self._setup.config.permissions, rules, owns_roots=False),
             subagents=self.manager,
+            guards=self._guards,
         )
 
     def _system_prompt(self, toolbox: Toolbox, language: Language) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -86,6 +87,8 @@ class ToolContext:
     read_marks: dict[str, str] = field(default_factory=dict)
     """sha256 of each file as this agent last saw it, by workspace path."""
     call_id: str = ""
+    guards: set[asyncio.subprocess.Process] = field(default_factory=set)
+    """Guards of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
 
 
 @dataclass(frozen=True, slots=True)
