@@ -16,6 +16,17 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
+def without_surrogates(value: Any) -> Any:
+    """A JSON value whose texts every encoder takes. JSON's escapes may spell surrogates that no text may hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [without_surrogates(entry) for entry in value]
+    if isinstance(value, dict):
+        return {without_surrogates(key): without_surrogates(entry) for key, entry in value.items()}
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call of a model; `arguments` is the JSON text as it came, perhaps broken."""

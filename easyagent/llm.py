@@ -41,11 +41,12 @@ class EndpointModel:
         name: str,
         temperature: float | None = None,
         demo: bool = False,
+        max_retries: int = MAX_RETRIES,
     ) -> None:
         self.name, self.base_url, self._temperature, self._demo = name, base_url, temperature, demo
         self._key = api_key or NO_KEY
         self._on_retry: Retry | None = None
-        self._client = _open_client(base_url, self._key, self._before_request)
+        self._client = _open_client(base_url, self._key, self._before_request, max_retries)
 
     async def complete(
         self,
@@ -186,9 +187,9 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     Raises ModelError that lists what there is: up to ten ids, or the three nearest to an unknown one.
     """
     host = urlsplit(base_url).netloc.rpartition("@")[2]
-    client = _open_client(base_url, api_key or NO_KEY, None)
+    client = _open_client(base_url, api_key or NO_KEY, None, 1)
     try:
-        page: Any = await client.get("/models", cast_to=object, options={"timeout": CONNECT_SECONDS, "max_retries": 1})
+        page: Any = await client.get("/models", cast_to=object, options={"timeout": CONNECT_SECONDS})
         ids = [str(entry["id"]) for entry in page["data"]]
     except Exception as error:
         if wanted:
@@ -218,7 +219,7 @@ def _no_model_sentence(host: str, error: Exception) -> str:
 
 
 def _open_client(
-    base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None
+    base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None, max_retries: int
 ) -> openai.AsyncOpenAI:
     import openai
 
@@ -231,7 +232,7 @@ def _open_client(
     )
     timeout = openai.Timeout(FIRST_BYTE_SECONDS, connect=CONNECT_SECONDS)
     return openai.AsyncOpenAI(
-        base_url=base_url, api_key=api_key, max_retries=MAX_RETRIES, timeout=timeout, http_client=http_client
+        base_url=base_url, api_key=api_key, max_retries=max_retries, timeout=timeout, http_client=http_client
     )
 
 

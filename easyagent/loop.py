@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean
+from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean, without_surrogates
 from easyagent.exceptions import ModelError
 from easyagent.inbox import Inbox
 from easyagent.models import (
@@ -148,9 +148,7 @@ class AgentLoop:
                     results[call.id] = AFTER_FINISH
                     continue
                 if only_tool is not None and call.name != only_tool:
-                    results[call.id] = (
-                        f"Error: not run; this is the last turn, in which only {only_tool} can be called."
-                    )
+                    results[call.id] = f"Error: not run; in this last turn only {only_tool} can be called."
                     continue
                 entry = self._toolbox.find(call.name)
                 task = asyncio.create_task(self._run_tool(call, results))
@@ -221,7 +219,7 @@ class AgentLoop:
 def _arguments(text: str) -> dict[str, Any]:
     """The arguments for people to see; broken JSON is shown as it came."""
     with contextlib.suppress(ValueError):
-        values = json.loads(text or "{}")
+        values = without_surrogates(json.loads(text or "{}"))
         if isinstance(values, dict):
             return values
     return {"arguments": text[:PREVIEW_CHARACTERS]}

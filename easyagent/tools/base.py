@@ -12,6 +12,7 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from easyagent.chat import without_surrogates
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Grants
@@ -132,7 +133,7 @@ class Tool:
     def parse(self, arguments: str) -> BaseModel:
         """Check a call's JSON text. Raises ToolError that says what is wrong and how to call again."""
         try:
-            values = json.loads(arguments) if arguments.strip() else {}
+            values = without_surrogates(json.loads(arguments)) if arguments.strip() else {}
         except ValueError as error:
             raise ToolError(f"the arguments are not valid JSON ({error}); send the whole call again.") from error
         if not isinstance(values, dict):
