@@ -144,7 +144,9 @@ SENTENCES: dict[str, tuple[Any, str, int | None]] = {
     "422": (error(422, f"Bad {KEY}"), "answered 422: Bad ***", 422),
     "not JSON": (RawReply(200, f"<html>{KEY}".encode()), "something that is not JSON: '<html>***'", None),
     "a list": (RawReply(200, b"[]"), "not a chat completion", None),
-    "in the stream": (BrokenStream((f'data: {{"error": {{"message": "{KEY} over"}}}}\n\n'.encode(),)), "*** over", None),
+    "in the stream": (
+        BrokenStream((f'data: {{"error": {{"message": "{KEY} over"}}}}\n\n'.encode(),)), "*** over", None,
+    ),
 }  # fmt: skip
 
 
