@@ -55,6 +55,18 @@ async def _run(task: str, config: AgentConfig) -> int:
             if line:
                 print(line, file=sys.stderr, flush=True)
             if isinstance(event, Conclusion):
-                print(event.content if event.success else f"{event.content}\n\neasyagent: {event.error}".strip())
+                if event.content:
+                    print(_printable(event.content))
+                if not event.success:
+                    print(f"easyagent: {event.error}", file=sys.stderr)
                 code = 0 if event.success else 1
     return code
+
+
+def _printable(text: str) -> str:
+    """Text of a model for a terminal: without control characters, which could move its cursor."""
+    return "".join(character for character in text if character.isprintable() or character in "\n\t")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -35,7 +35,7 @@ class AgentConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    base_url: str | None = None
+    base_url: Annotated[str, Field(pattern=r"^https?://[^/\s]+")] | None = None
     """Root of an OpenAI-compatible endpoint, such as http://127.0.0.1:11434/v1; None is the embedded demo model."""
     api_key: SecretStr | None = None
     """Bearer key for `base_url`; keyless endpoints need none."""

@@ -168,17 +168,19 @@ def tool(
     arguments: type[BaseModel] | None = None,
     description: str | None = None,
     concurrent: bool = False,
-) -> Callable[[Run], Tool]:
-    """Make a tool of an async function.
+) -> Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function; one that is not async runs in a thread.
 
     Without `arguments` the function's own parameters are the schema, `ctx: ToolContext` left out; with it
-    the function takes one instance of that model and the context. The description is the docstring unless given.
+    an async function takes one instance of that model and the context. The description is the docstring unless given.
+    What is returned and is no ToolResult becomes the text of one.
     """
 
-    def make(function: Run) -> Tool:
+    def make(function: Callable[..., Any]) -> Tool:
         model = arguments or _model_of(name, function)
+        run = function if arguments is not None else _adapted(function)
         text = description if description is not None else (inspect.getdoc(function) or name)
-        return Tool(name, model, function, text, arguments is not None, concurrent)
+        return Tool(name, model, run, text, arguments is not None, concurrent)
 
     return make
 
@@ -192,7 +194,23 @@ def builtin(name: str, *, arguments: type[BaseModel] | None = None, concurrent: 
     return make
 
 
-def _model_of(name: str, function: Run) -> type[BaseModel]:
+def _adapted(function: Callable[..., Any]) -> Run:
+    """A user's function in the form of a tool's: async, with the context only where it asks for it."""
+    takes_context = "ctx" in inspect.signature(function).parameters
+
+    async def run(*, ctx: ToolContext, **values: Any) -> ToolResult:
+        if takes_context:
+            values["ctx"] = ctx
+        if inspect.iscoroutinefunction(function):
+            result = await function(**values)
+        else:
+            result = await asyncio.to_thread(function, **values)
+        return result if isinstance(result, ToolResult) else ToolResult(str(result))
+
+    return run
+
+
+def _model_of(name: str, function: Callable[..., Any]) -> type[BaseModel]:
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():

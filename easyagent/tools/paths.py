@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -41,6 +42,11 @@ def has_invisible(text: str) -> bool:
     return any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
 
 
+def printable(name: str) -> str:
+    """A name on one line: one that holds control or other invisible characters is written as a JSON string."""
+    return json.dumps(name) if has_invisible(name) else name
+
+
 def relative_to(workspace: Path, path: Path) -> str:
     """A path inside the workspace in relative POSIX form."""
     return path.relative_to(workspace).as_posix() or "."
@@ -49,11 +55,7 @@ def relative_to(workspace: Path, path: Path) -> str:
 def resolve_readable(workspace: Path, text: str) -> Path:
     """The real path of something to read. Raises ToolError where it lies outside the workspace."""
     path = _resolve(workspace, text)
-    if (
-        workspace == Path.home().resolve()
-        and path != workspace
-        and path.relative_to(workspace).parts[0].startswith(".")
-    ):
+    if _hidden_in_home(workspace, path):
         raise ToolError(f"{text} is a hidden file of the home directory, which agents may not read.")
     return path
 
@@ -66,9 +68,20 @@ def resolve_writable(workspace: Path, text: str) -> Path:
     relative = PurePosixPath(relative_to(workspace, path))
     if is_protected(relative):
         raise ToolError(f"{text} is protected and never written by agents; choose another name.")
-    if workspace == Path.home().resolve() and relative.parts[0].startswith("."):
+    if _hidden_in_home(workspace, path):
         raise ToolError(f"{text} is a hidden file of the home directory, which agents may not write.")
     return path
+
+
+def _hidden_in_home(workspace: Path, path: Path) -> bool:
+    """True for hidden files of the home directory, where the workspace is that directory or holds it."""
+    home = Path.home().resolve()
+    return (
+        home.is_relative_to(workspace)
+        and path != home
+        and path.is_relative_to(home)
+        and path.relative_to(home).parts[0].startswith(".")
+    )
 
 
 def _resolve(workspace: Path, text: str) -> Path:
@@ -106,6 +119,8 @@ def check_own_path(workspace: Path, text: str, *, what: str, directory: bool) ->
         raise ValueError(f"{what} {text!r} is the workspace itself; name a directory inside it")
     if is_protected(PurePosixPath(relative_to(workspace, path))):
         raise ValueError(f"{what} {text!r} holds a protected name")
+    if _hidden_in_home(workspace, path):
+        raise ValueError(f"{what} {text!r} is a hidden file of the home directory")
     parents = [path, *path.parents] if directory else list(path.parents)
     for parent in parents:
         if parent != workspace and parent.is_relative_to(workspace) and parent.exists() and not parent.is_dir():

@@ -21,7 +21,8 @@ class TextFile:
     """A decoded file and what is needed to write it back as it was."""
 
     text: str
-    """Content with \\n line ends."""
+    """Content; with \\n line ends where the file uses one kind of line end throughout."""
+    bom: bytes
     encoding: str
     newline: str
     size_bytes: int
@@ -30,7 +31,8 @@ class TextFile:
     """True where the file is longer than MAX_FILE_BYTES and only its head was read."""
 
     def encode(self, text: str) -> bytes:
-        return text.replace("\n", self.newline).encode(self.encoding)
+        """Text as bytes of this file. Raises UnicodeEncodeError where its encoding lacks a character."""
+        return self.bom + text.replace("\n", self.newline).encode(self.encoding)
 
 
 def read_bytes(path: Path, shown: str) -> tuple[bytes, int]:
@@ -44,7 +46,7 @@ def read_bytes(path: Path, shown: str) -> tuple[bytes, int]:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         information = os.fstat(descriptor)
         if stat.S_ISDIR(information.st_mode):
-            raise ToolError(f"{shown} is a directory; use list_files.")
+            raise ToolError(f"{shown} is a directory; look with list_files.")
         if not stat.S_ISREG(information.st_mode):
             raise ToolError(f"{shown} is not a regular file and cannot be read.")
         parts, left = [], MAX_FILE_BYTES
@@ -58,34 +60,36 @@ def read_text(path: Path, shown: str) -> TextFile:
     """Decode a text file: BOM, then UTF-8, then GB18030. Raises ToolError for binary files."""
     data, size = read_bytes(path, shown)
     cut = size > len(data)
-    encoding, text = _decode(data, shown, cut=cut)
-    newline = "\r\n" if "\r\n" in text else "\n"
+    bom, encoding, text = _decode(data, shown, cut=cut)
+    # A file of mixed line ends is left as it is: an edit must not touch the lines it does not name.
+    all_crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
     return TextFile(
-        text=text.replace("\r\n", "\n") if newline == "\r\n" else text,
+        text=text.replace("\r\n", "\n") if all_crlf else text,
+        bom=bom,
         encoding=encoding,
-        newline=newline,
+        newline="\r\n" if all_crlf else "\n",
         size_bytes=size,
         sha256=hashlib.sha256(data).hexdigest(),
         cut=cut,
     )
 
 
-def _decode(data: bytes, shown: str, *, cut: bool) -> tuple[str, str]:
+def _decode(data: bytes, shown: str, *, cut: bool) -> tuple[bytes, str, str]:
     for bom, name in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
     ):
         if data.startswith(bom):
-            return name, data.decode(name, "replace")
+            return bom, name, data[len(bom) :].decode(name, "replace")
     if b"\0" in data[:8192]:
         raise ToolError(f"{shown} is a binary file of {len(data):,} bytes and cannot be read as text.")
     for name in ("utf-8", "gb18030"):
         try:
-            return name, codecs.getincrementaldecoder(name)().decode(data, final=not cut)
+            return b"", name, codecs.getincrementaldecoder(name)().decode(data, final=not cut)
         except UnicodeDecodeError:
             continue
-    return "latin-1", data.decode("latin-1")
+    return b"", "latin-1", data.decode("latin-1")
 
 
 def cut_middle(text: str, limit: int = RESULT_CHARACTERS) -> str:

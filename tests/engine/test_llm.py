@@ -145,9 +145,7 @@ SENTENCES: dict[str, tuple[Any, str, int | None]] = {
     "not JSON": (RawReply(200, f"<html>{KEY}".encode()), "something that is not JSON: '<html>***'", None),
     "a list": (RawReply(200, b"[]"), "not a chat completion", None),
     "in the stream": (
-        BrokenStream((f'data: {{"error": {{"message": "{KEY} over"}}}}\n\n'.encode(),)),
-        "*** over",
-        None,
+        BrokenStream((f'data: {{"error": {{"message": "{KEY} over"}}}}\n\n'.encode(),)), "*** over", None,
     ),
 }  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -22,6 +21,8 @@ from easyagent.tools.base import ToolContext, ToolResult, builtin
 HEAD_BYTES = TAIL_BYTES = 20_000
 OUTPUT_LIMIT_BYTES = 50_000_000
 DRAIN_SECONDS = 0.2
+_pumps: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
+"""The reader of each guard's output, as long as the pipe is open."""
 _GUARD = Path(__file__).with_name("command_guard.py")
 
 
@@ -32,8 +33,12 @@ class _Output:
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     total: int = 0
+    closed: bool = False
+    """Set once the answer is given: what background processes write later is read, lest they wait, and dropped."""
 
     def add(self, data: bytes) -> None:
+        if self.closed:
+            return
         self.total += len(data)
         room = HEAD_BYTES - len(self.head)
         self.head += data[:room]
@@ -62,6 +67,8 @@ async def run_command(
 async def end_commands(guards: set[asyncio.subprocess.Process]) -> None:
     """Kill what commands have left in the background; returns when it is dead."""
     await asyncio.gather(*(_end(guard) for guard in guards))
+    if pumps := [_pumps[guard] for guard in guards if guard in _pumps]:
+        await asyncio.wait(pumps, timeout=DRAIN_SECONDS)
     guards.clear()
 
 
@@ -83,6 +90,8 @@ async def _run(
     guards.add(guard)
     output = _Output()
     pump = asyncio.create_task(_pump(guard, output))
+    _pumps[guard] = pump
+    pump.add_done_callback(lambda _: _pumps.pop(guard, None))
     try:
         async with asyncio.timeout(timeout_seconds):
             status = await _status(status_read)
@@ -94,20 +103,19 @@ async def _run(
         raise
     finally:
         await asyncio.wait({pump}, timeout=DRAIN_SECONDS)
-        pump.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await pump
-        guards -= {known for known in guards if known.returncode is not None}
+        output.closed = True
+        guards -= {known for known in guards if known.returncode is not None and known not in _pumps}
     return _result(status, output)
 
 
 async def _pump(guard: asyncio.subprocess.Process, output: _Output) -> None:
-    assert guard.stdout is not None
+    """Read to the end, whatever comes: a pipe that is not read to its end is never closed."""
+    assert guard.stdout is not None and guard.stdin is not None
     while data := await guard.stdout.read(65536):
         output.add(data)
-        if output.total > OUTPUT_LIMIT_BYTES:
-            await _end(guard)
-            return
+        if output.total > OUTPUT_LIMIT_BYTES and not output.closed:
+            output.closed = True
+            guard.stdin.close()  # without waiting: the guard has only ended once its output is read
 
 
 async def _status(descriptor: int) -> dict[str, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 from pathlib import Path
@@ -14,7 +16,14 @@ from pydantic import Field
 from easyagent.exceptions import ToolError
 from easyagent.permissions import decide, refusal
 from easyagent.tools.base import ToolContext, ToolResult, builtin
-from easyagent.tools.paths import SKIPPED_DIRECTORIES, relative_to, resolve_readable, resolve_writable, within
+from easyagent.tools.paths import (
+    SKIPPED_DIRECTORIES,
+    printable,
+    relative_to,
+    resolve_readable,
+    resolve_writable,
+    within,
+)
 from easyagent.tools.text import LINE_CHARACTERS, RESULT_CHARACTERS, read_text
 
 MAX_ENTRIES = 1000
@@ -31,22 +40,23 @@ async def read_file(
 ) -> ToolResult:
     real = resolve_readable(ctx.workspace, path)
     shown = relative_to(ctx.workspace, real)
-    file = read_text(real, shown)
+    file = await asyncio.to_thread(read_text, real, shown)
     lines = file.text.split("\n")
     if lines[-1] == "":
         lines.pop()
     ctx.stats.files.add(shown)
     ctx.read_marks[shown] = file.sha256
     if not lines:
-        return ToolResult(f"[{shown}: empty file]")
+        return ToolResult(f"[{printable(shown)}: empty file]")
     if offset > len(lines):
         raise ToolError(f"{shown} has {len(lines)} lines; offset {offset} is beyond its end.")
     taken = _within_budget(lines[offset - 1 : offset - 1 + limit])
     last = offset + len(taken) - 1
-    header = f"[{shown}: lines {offset}-{last} of {len(lines)}, {file.size_bytes} bytes]"
+    header = f"[{printable(shown)}: lines {offset}-{last} of {len(lines)}, {file.size_bytes} bytes]"
     parts = [header, *taken]
     if last < len(lines):
-        parts.append(f'[{len(lines) - last} more lines: read_file(path="{shown}", offset={last + 1})]')
+        name = json.dumps(shown, ensure_ascii=False)
+        parts.append(f"[{len(lines) - last} more lines: read_file(path={name}, offset={last + 1})]")
     if file.cut:
         parts.append("[The file is longer than 32 MB; only its head can be read.]")
     return ToolResult("\n".join(parts))
@@ -91,7 +101,11 @@ async def edit_file(
         raise ToolError(f"{shown} is longer than 32 MB and cannot be edited.")
     if ctx.read_marks.get(shown, file.sha256) != file.sha256:
         raise ToolError(f"{shown} has changed since you read it; read it again before editing.")
-    old, new = old_text.replace("\r\n", "\n"), new_text.replace("\r\n", "\n")
+    if hashlib.sha256(file.encode(file.text)).hexdigest() != file.sha256:
+        raise ToolError(f"{shown} holds bytes that are no text in {file.encoding}; an edit would damage them.")
+    old, new = old_text, new_text
+    if file.newline == "\r\n":
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     count = file.text.count(old)
     if count == 0:
         raise ToolError(f"the text to replace was not found in {shown}; read the file and copy it exactly.")
@@ -152,8 +166,11 @@ async def list_files(
         raise ToolError(
             f"{shown} is not a directory; read it with read_file." if real.exists() else f"{shown} does not exist."
         )
-    entries = walk_glob(ctx.workspace, real, pattern) if pattern else _children(ctx.workspace, real)
-    lines = [f"[{shown}: {len(entries)} entries]", *entries[:MAX_ENTRIES]]
+    if pattern:
+        entries = await asyncio.to_thread(walk_glob, ctx.workspace, real, pattern)
+    else:
+        entries = await asyncio.to_thread(_children, ctx.workspace, real)
+    lines = [f"[{printable(shown)}: {len(entries)} entries]", *entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
         lines.append(f"[{len(entries) - MAX_ENTRIES} more entries: narrow the path or the pattern]")
     return ToolResult("\n".join(lines))
@@ -182,7 +199,7 @@ def walk_glob(workspace: Path, directory: Path, pattern: str) -> list[str]:
 
 
 def _entry(workspace: Path, path: Path) -> str:
-    name = path.relative_to(workspace).as_posix()
+    name = printable(path.relative_to(workspace).as_posix())
     if path.is_dir():
         return f"{name}/"
     try:

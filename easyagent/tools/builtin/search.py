@@ -33,8 +33,9 @@ async def search_files(
     shown = relative_to(ctx.workspace, real)
     if not real.is_dir():
         raise ToolError(f"{shown} is not a directory.")
+    below = pattern if "/" in pattern else f"**/{pattern}"
+    found = await asyncio.to_thread(walk_glob, ctx.workspace, real, below)
     ctx.stats.searches += 1
-    found = walk_glob(ctx.workspace, real, pattern if "/" in pattern else f"**/{pattern}")
     more = [f"[{len(found) - MAX_MATCHES} more files: narrow the pattern]"] if len(found) > MAX_MATCHES else []
     return ToolResult("\n".join([f"[{len(found)} files match {pattern} in {shown}]", *found[:MAX_MATCHES], *more]))
 
@@ -52,7 +53,6 @@ async def search_code(
     shown = relative_to(ctx.workspace, real)
     if not real.exists():
         raise ToolError(f"{shown} does not exist; look with list_files.")
-    ctx.stats.searches += 1
     request = {
         "root": str(real),
         "workspace": str(ctx.workspace),
@@ -66,6 +66,7 @@ async def search_code(
     answer = await _search(request)
     if "error" in answer:
         raise ToolError(answer["error"])
+    ctx.stats.searches += 1
     lines = [f"[{len(answer['matches'])} matches for {query!r} in {shown}, {answer['files']} files searched]"]
     lines += answer["matches"]
     if answer["more"]:

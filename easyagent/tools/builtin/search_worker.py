@@ -57,6 +57,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
             continue
         searched += 1
         shown = os.path.relpath(path, request["workspace"]).replace(os.sep, "/")
+        shown = shown if shown.isprintable() else json.dumps(shown)  # a name must not look like a line of its own
         for number, line in enumerate(text.splitlines(), 1):
             if pattern.search(line):
                 if len(matches) == request["max_matches"]:
