@@ -16,6 +16,17 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
+def without_surrogates(value: Any) -> Any:
+    """A JSON value whose texts every encoder takes. JSON's escapes may spell surrogates that no text may hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [without_surrogates(entry) for entry in value]
+    if isinstance(value, dict):
+        return {without_surrogates(key): without_surrogates(entry) for key, entry in value.items()}
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call of a model; `arguments` is the JSON text as it came, perhaps broken."""
@@ -120,9 +131,10 @@ class ReplyBuilder:
             self.raw_usage = chunk["usage"]
         self._model = str(chunk.get("model") or self._model)
         choices = chunk.get("choices")
-        if not isinstance(choices, list) or not choices:
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
             return
-        delta = choices[0].get("delta") or {}
+        delta = choices[0].get("delta")
+        delta = delta if isinstance(delta, Mapping) else {}
         if isinstance(delta.get("content"), str) and delta["content"]:
             text = clean(delta["content"])
             self._text.append(text)
@@ -131,7 +143,8 @@ class ReplyBuilder:
         if isinstance(reasoning, str):
             self._reasoning.append(clean(reasoning))
         for piece in delta.get("tool_calls") or []:
-            self._add_call(piece)
+            if isinstance(piece, Mapping):
+                self._add_call(piece)
         if choices[0].get("finish_reason"):
             self._finish_reason = str(choices[0]["finish_reason"])
 
@@ -152,20 +165,28 @@ class ReplyBuilder:
     def reply(self, usage: Usage) -> Reply:
         return Reply(
             content="".join(self._text),
-            tool_calls=tuple(self._unique_calls()),
+            tool_calls=unique_calls(self._ordered_calls()),
             usage=usage,
             model=self._model,
             finish_reason=self._finish_reason or "stop",
             reasoning="".join(self._reasoning),
         )
 
-    def _unique_calls(self) -> Iterable[ToolCall]:
-        """Calls in order. A missing or repeated id gets a new one: each result must name exactly one call."""
-        seen: set[str] = set()
+    def _ordered_calls(self) -> Iterable[ToolCall]:
+        """Calls in order."""
         for _, call in sorted(self._calls.items()):
-            identity = call["id"] if call["id"] and call["id"] not in seen else _new_call_id()
-            seen.add(identity)
-            yield ToolCall(identity, clean(call["name"]), clean(call["arguments"]))
+            yield ToolCall(call["id"], clean(call["name"]), clean(call["arguments"]))
+
+
+def unique_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """A missing or repeated id gets a new one: each result must name exactly one call."""
+    seen: set[str] = set()
+    unique: list[ToolCall] = []
+    for call in calls:
+        identity = call.id if call.id and call.id not in seen else _new_call_id()
+        seen.add(identity)
+        unique.append(ToolCall(identity, call.name, call.arguments))
+    return tuple(unique)
 
 
 def _new_call_id() -> str:

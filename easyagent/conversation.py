@@ -38,6 +38,7 @@ from easyagent.prompts import Language, detect_language, fill, load, tool_lines
 from easyagent.subagents import Launcher, SubAgentManager, SubAgentRun
 from easyagent.subagents.reservations import Scope
 from easyagent.tools.base import Tool, ToolContext
+from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
 
 State = Literal["idle", "running", "waiting_for_sub_agents"]
@@ -79,6 +80,8 @@ class Conversation:
         self._turn = asyncio.Lock()
         self._round: asyncio.Task[Outcome] | None = None
         self._auto_rounds = 0
+        self._closed = False
+        self._guards: set[asyncio.subprocess.Process] = set()
         self._journal = self._open_journal()
         self._activity = asyncio.Event()
         self.manager = SubAgentManager(self._scope(), emit=self._emit, notify=self._take_notice, launcher=launcher)
@@ -103,11 +106,14 @@ class Conversation:
         return self._inbox.wakes
 
     async def ask(self, prompt: str, setup: Setup | None = None) -> RoundEnded:
-        """One round for a prompt of the user; waits its turn. Never raises for a model's failure: see `error`.
+        """One round for a prompt of the user; waits its turn. A model's failure is not raised: see `error`.
 
         `setup` holds from this round on, and not before its turn has come; sub-agents that run keep theirs.
+        Raises EasyAgentError where the conversation was closed meanwhile.
         """
         async with self._turn:
+            if self._closed:
+                raise EasyAgentError("This conversation has been closed; the prompt was not run.")
             if setup is not None:
                 await self._configure(setup)
             self._auto_rounds = 0
@@ -130,7 +136,10 @@ class Conversation:
             await self._activity.wait()
 
     async def aclose(self, cause: Cause = Cause.TERMINATED) -> list[SubAgentRun]:
-        """End the round and all sub-agents; returns those that were still alive."""
+        """End the round and all sub-agents; returns those that were still alive. Prompts that wait are not run."""
+        if self._closed:
+            return []
+        self._closed = True
         self._listener.cancel()
         self.interrupt()
         stopped = await self.manager.stop_all(cause)
@@ -138,6 +147,7 @@ class Conversation:
             await self._listener
         async with self._turn:
             await self._close_model()
+            await end_commands(self._guards)
             self._journal.close()
         return stopped
 
@@ -158,16 +168,18 @@ class Conversation:
         round_id = f"round_{uuid.uuid4().hex[:8]}"
         self.manager.round_id = round_id
         self._emit(RoundStarted(round_id=round_id, prompt=prompt, origin=origin))
-        content, error, interrupted = "", None, False
-        self._round = asyncio.create_task(self._work(prompt, arrived))
+        content, interrupted = "", False
+        error: str | None = "The round ended through a fault of the program."  # holds where something else is raised
         try:
+            loop = self._prepare(prompt, arrived)  # at once: an interrupt must not lose what arrived
+            self._round = asyncio.create_task(loop.run())
             outcome = await asyncio.shield(self._round)
-            content = outcome.content
+            content, error = outcome.content, outcome.error
             if outcome.cause is Cause.MAX_ITERATIONS:
                 error = f"The limit of {self._setup.config.max_iterations} turns was reached."
         except asyncio.CancelledError:
             interrupted, error = True, "Interrupted by the user."
-            if not self._round.done():  # the caller was cancelled, not the round
+            if self._round is not None and not self._round.done():  # the caller was cancelled, not the round
                 self._round.cancel()
                 await asyncio.wait({self._round})
                 raise
@@ -179,7 +191,8 @@ class Conversation:
             self._emit(ended)
         return ended
 
-    async def _work(self, prompt: str, arrived: list[Incoming]) -> Outcome:
+    def _prepare(self, prompt: str, arrived: list[Incoming]) -> AgentLoop:
+        """The loop of a round, with what starts it in the conversation. Raises EasyAgentError."""
         language = self._language = self._language or detect_language(prompt, self._setup.config.language)
         toolbox = Toolbox.for_main(self._setup.definition, self._setup.tools)
         if not len(self._messages):
@@ -189,7 +202,7 @@ class Conversation:
         if self._model is None:
             self._model = self._open_model(self._setup.settings)
         definition = self._setup.definition
-        loop = AgentLoop(
+        return AgentLoop(
             model=self._model,
             toolbox=toolbox,
             context=self._context(language),
@@ -198,7 +211,6 @@ class Conversation:
             emit=self._emit,
             max_turns=(definition and definition.max_iterations) or self._setup.config.max_iterations,
         )
-        return await loop.run()
 
     def _context(self, language: Language) -> ToolContext:
         rules = self._setup.definition.permissions if self._setup.definition else {}
@@ -207,6 +219,7 @@ class Conversation:
             language=language,
             grants=Grants(self._setup.config.permissions, rules, owns_roots=False),
             subagents=self.manager,
+            guards=self._guards,
         )
 
     def _system_prompt(self, toolbox: Toolbox, language: Language) -> str:
@@ -242,7 +255,7 @@ class Conversation:
             permissions=config.permissions,
             max_concurrent=config.max_concurrent,
             deliverables_root=self._setup.deliverables_root,
-            timeout_seconds=self._setup.timeout_seconds,
+            timeout_seconds=self._setup.timeout_seconds or config.timeout_seconds,
         )
 
     def _open_journal(self) -> Journal:

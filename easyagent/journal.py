@@ -147,12 +147,12 @@ def conversation_record(
     }
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a file so that a reader sees the old content or the new one. Follows no symbolic link at `path`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     try:
-        descriptor = os.open(temporary, flags, 0o600)
+        descriptor = os.open(temporary, flags, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         temporary.replace(path)

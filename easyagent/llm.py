@@ -41,11 +41,12 @@ class EndpointModel:
         name: str,
         temperature: float | None = None,
         demo: bool = False,
+        max_retries: int = MAX_RETRIES,
     ) -> None:
         self.name, self.base_url, self._temperature, self._demo = name, base_url, temperature, demo
         self._key = api_key or NO_KEY
         self._on_retry: Retry | None = None
-        self._client = _open_client(base_url, self._key, self._before_request)
+        self._client = _open_client(base_url, self._key, self._before_request, max_retries)
 
     async def complete(
         self,
@@ -67,11 +68,11 @@ class EndpointModel:
             try:
                 async for chunk in self._chunks(body):
                     builder.add(chunk)
-            except ModelError:
-                raise
+            except ModelError as error:
+                raise type(error)(self._without_key(str(error)), status=error.status) from None
             except Exception as error:
                 sentence = self._sentence(error)
-                if attempt == 0 and builder.started and _is_cut(error):
+                if attempt == 0 and _is_cut(error):
                     on_retry(sentence, 0.0)
                     continue
                 raise self._model_error(error, sentence) from error
@@ -137,8 +138,9 @@ class EndpointModel:
         else:
             from easyagent.prices import price_usd
 
-            details = (raw or {}).get("prompt_tokens_details") or {}
-            cost = price_usd(self.name, self.base_url, prompt, completion, int(details.get("cached_tokens") or 0))
+            details = (raw or {}).get("prompt_tokens_details")
+            cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+            cost = price_usd(self.name, self.base_url, prompt, completion, cached if isinstance(cached, int) else 0)
         return Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=cost)
 
     @property
@@ -187,16 +189,14 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     Raises ModelError that lists what there is: up to ten ids, or the three nearest to an unknown one.
     """
     host = urlsplit(base_url).netloc.rpartition("@")[2]
-    client = _open_client(base_url, api_key or NO_KEY, None)
+    client = _open_client(base_url, api_key or NO_KEY, None, 1)
     try:
-        page: Any = await client.get("/models", cast_to=object, options={"timeout": CONNECT_SECONDS, "max_retries": 1})
+        page: Any = await client.get("/models", cast_to=object, options={"timeout": CONNECT_SECONDS})
         ids = [str(entry["id"]) for entry in page["data"]]
     except Exception as error:
         if wanted:
             return wanted
-        raise ModelError(
-            f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL."
-        ) from error
+        raise ModelError(_no_model_sentence(host, error), status=getattr(error, "status_code", None)) from error
     finally:
         await client.close()
     if wanted is None:
@@ -210,8 +210,18 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     return wanted
 
 
+def _no_model_sentence(host: str, error: Exception) -> str:
+    import openai
+
+    if isinstance(error, openai.APIConnectionError):
+        return f"The endpoint {host} cannot be reached; is the server running?"
+    if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+        return f"The endpoint {host} refused the key ({error.status_code}); check OPENAI_API_KEY or run %agent setup."
+    return f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL."
+
+
 def _open_client(
-    base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None
+    base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None, max_retries: int
 ) -> openai.AsyncOpenAI:
     import openai
 
@@ -224,7 +234,7 @@ def _open_client(
     )
     timeout = openai.Timeout(FIRST_BYTE_SECONDS, connect=CONNECT_SECONDS)
     return openai.AsyncOpenAI(
-        base_url=base_url, api_key=api_key, max_retries=MAX_RETRIES, timeout=timeout, http_client=http_client
+        base_url=base_url, api_key=api_key, max_retries=max_retries, timeout=timeout, http_client=http_client
     )
 
 
@@ -240,9 +250,10 @@ def _raw_stream() -> Any:
 
 
 def _is_cut(error: Exception) -> bool:
-    import openai
+    """True where a reply had begun: openai itself repeats requests that got no answer."""
+    import httpx2
 
-    return not isinstance(error, openai.APIStatusError)
+    return isinstance(error, httpx2.TransportError | TimeoutError)
 
 
 def _detail(error: Exception) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean
+from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean, without_surrogates
 from easyagent.exceptions import ModelError
 from easyagent.inbox import Inbox
 from easyagent.models import (
@@ -91,7 +91,7 @@ class AgentLoop:
             reply = await self._ask(turn)
             text = reply.content or text
             if reply.tool_calls:
-                await self._run_tools(reply.tool_calls)
+                await self._run_tools(reply.tool_calls, self._only(turn))
                 if self._finish is not None:
                     return Outcome(self._finish.summary, Cause.FINISH_TASK, self._finish)
                 self._append_arrivals()
@@ -109,12 +109,15 @@ class AgentLoop:
     async def _ask(self, turn: int) -> Reply:
         self._wrap_up_when_due(turn)
         self._emit(TurnStarted(turn=turn, max_turns=self._max_turns))
-        last_turn = self._must_finish and turn == self._max_turns
-        reply = await self._reply("finish_task" if last_turn else None)
+        reply = await self._reply(self._only(turn))
         self._emit(UsageReported(usage=reply.usage, model=reply.model or self._model.name))
         if reply.tool_calls or reply.content:
             self._append(reply.message())  # an empty message is not kept: endpoints refuse to see it again
         return reply
+
+    def _only(self, turn: int) -> str | None:
+        """The one tool of a sub-agent's last turn."""
+        return "finish_task" if self._must_finish and turn == self._max_turns else None
 
     async def _reply(self, only_tool: str | None) -> Reply:
         streamed: list[str] = []
@@ -135,7 +138,7 @@ class AgentLoop:
                 self._append({"role": "assistant", "content": "".join(streamed)})
             raise
 
-    async def _run_tools(self, calls: tuple[ToolCall, ...]) -> None:
+    async def _run_tools(self, calls: tuple[ToolCall, ...], only_tool: str | None) -> None:
         """All calls of one reply: concurrent tools at the same time, others in order, results in call order."""
         results: dict[str, str] = {}
         running: list[asyncio.Task[None]] = []
@@ -143,6 +146,9 @@ class AgentLoop:
             for call in calls[:MAX_CALLS_PER_REPLY]:
                 if self._finish is not None:
                     results[call.id] = AFTER_FINISH
+                    continue
+                if only_tool is not None and call.name != only_tool:
+                    results[call.id] = f"Error: not run; in this last turn only {only_tool} can be called."
                     continue
                 entry = self._toolbox.find(call.name)
                 task = asyncio.create_task(self._run_tool(call, results))
@@ -213,7 +219,7 @@ class AgentLoop:
 def _arguments(text: str) -> dict[str, Any]:
     """The arguments for people to see; broken JSON is shown as it came."""
     with contextlib.suppress(ValueError):
-        values = json.loads(text or "{}")
+        values = without_surrogates(json.loads(text or "{}"))
         if isinstance(values, dict):
             return values
     return {"arguments": text[:PREVIEW_CHARACTERS]}

@@ -32,14 +32,23 @@ def is_alive(pid: int, started: float | None) -> bool:
 
 
 def _members(root: int) -> set[int]:
-    """The live processes below `root`, and those of its session, which keeps children whose parent has died."""
+    """The live processes below `root` or below anything of its session, which keeps children whose parent has died.
+
+    A command's guard outlives a killed agent by a moment: what hangs below it must be found through it.
+    """
+    parent_of: dict[int, int] = {}
     found: set[int] = set()
-    with contextlib.suppress(psutil.Error):
-        found |= {child.pid for child in psutil.Process(root).children(recursive=True)}
     for pid in psutil.pids():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(psutil.Error, OSError):
+            parent_of[pid] = psutil.Process(pid).ppid()
             if os.getsid(pid) == root:
                 found.add(pid)
+    waiting = [root, *found]
+    while waiting:
+        parent = waiting.pop()
+        new = {pid for pid, its_parent in parent_of.items() if its_parent == parent} - found
+        found |= new
+        waiting += new
     return {pid for pid in found if pid != root and _runs(pid)}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from easyagent.agent_registry import AgentRegistry, get_agent_registry
-from easyagent.chat import ChatModel, Messages, Reply, Retry, ToolCall, clean
+from easyagent.chat import ChatModel, Messages, Reply, Retry, ToolCall, clean, unique_calls
 from easyagent.config import AgentConfig
 from easyagent.conversation import Conversation, Setup
 from easyagent.endpoint import Endpoints, open_model
@@ -50,7 +50,7 @@ class CallableModel:
         text = clean(answer.get("content") or "")
         if text:
             on_text(text)
-        calls = tuple(ToolCall.from_message(call) for call in answer.get("tool_calls") or ())
+        calls = unique_calls(ToolCall.from_message(call) for call in answer.get("tool_calls") or ())
         usage = answer.get("usage")
         tokens = usage if isinstance(usage, Mapping) else {}
         prompt, completion = tokens.get("prompt_tokens"), tokens.get("completion_tokens")

@@ -37,6 +37,7 @@ from easyagent.permissions import Grants
 from easyagent.processes import ParentWatch, kill_tree
 from easyagent.prompts import Language, fill, load, tool_lines
 from easyagent.tools.base import StatsCounter, ToolContext
+from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
 
 SNAPSHOT_SECONDS = 2.0
@@ -60,6 +61,7 @@ class Worker:
         self._controls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[Outcome] | None = None
+        self._guards: set[asyncio.subprocess.Process] = set()
 
     def run(self) -> int:
         watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
@@ -81,7 +83,7 @@ class Worker:
             return Outcome(self._record.last_text, Cause.TERMINATED)
         except ModelError as error:
             return Outcome(self._record.last_text, Cause.API_ERROR, error=str(error))
-        except EasyAgentError as error:
+        except (EasyAgentError, OSError) as error:
             return Outcome(self._record.last_text, Cause.CRASH, error=str(error))
 
     async def _converse(self, settings: ModelSettings) -> Outcome:
@@ -113,6 +115,7 @@ class Worker:
         try:
             return await loop.run()
         finally:
+            await end_commands(self._guards)
             await model.aclose()
 
     def _context(self) -> ToolContext:
@@ -125,6 +128,7 @@ class Worker:
             deliverables_dir=self._deliverables,
             stats=StatsCounter(),
             output_schema=self._job.output_schema,
+            guards=self._guards,
         )
 
     def _system_prompt(self, toolbox: Toolbox) -> str:
@@ -163,7 +167,7 @@ class Worker:
     def _write_result(self, finish: FinishResult) -> None:
         if finish.report is not None:
             self._deliverables.mkdir(parents=True, exist_ok=True)
-            (self._deliverables / "report.md").write_bytes(finish.report.encode("utf-8", "replace"))
+            write_atomically(self._deliverables / "report.md", finish.report.encode("utf-8", "replace"), mode=0o644)
         write_atomically(self._run_directory / "result.json", finish.model_dump_json(indent=1).encode())
 
     def _emit(self, event: AgentEvent) -> None:
@@ -186,7 +190,8 @@ class Worker:
             journal=self._record,
             runtime_seconds=int(time.monotonic() - self._started),
         )
-        write_snapshot(self._deliverables, record)
+        with contextlib.suppress(OSError):  # the journal holds it all, and the owner completes the record and says so
+            write_snapshot(self._deliverables, record)
 
     def _on_line(self, line: bytes) -> None:
         """In the watching thread: the first line is the settings, the others are controls."""
@@ -197,7 +202,11 @@ class Worker:
 
     def _drain_controls(self) -> None:
         while not self._controls.empty():
-            self._obey(json.loads(self._controls.get()))
+            line = self._controls.get()
+            with contextlib.suppress(
+                ValueError, KeyError, AttributeError
+            ):  # a line that is no control is no reason to die
+                self._obey(json.loads(line))
 
     def _obey(self, control: dict[str, Any]) -> None:
         if control.get("type") == "stop" and self._work is not None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ class Handle(Protocol):
         """Exit code, and what was killed, once the whole tree is dead."""
         ...
 
-    async def terminate(self, grace_seconds: float) -> None:
+    def terminate(self, grace_seconds: float) -> Coroutine[Any, Any, None]:
         """Ask it to save and end, then kill its tree; returns when it is dead."""
         ...
 
@@ -90,8 +90,12 @@ class LocalHandle:
     def _kill(self) -> asyncio.Task[KillReceipt]:
         """Kill what is left of the tree, once; in a thread, because it looks through all processes."""
         if self._receipt is None:
-            self._receipt = asyncio.create_task(asyncio.to_thread(kill_tree, self.pid))
+            self._receipt = asyncio.create_task(self._kill_tree())
         return self._receipt
+
+    async def _kill_tree(self) -> KillReceipt:
+        reaped = self._process.returncode is not None  # then its number may be another process's by now
+        return await asyncio.to_thread(kill_tree, self.pid, spare_root=reaped)
 
 
 class LocalLauncher:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from easyagent.exceptions import SubAgentError
@@ -20,17 +18,14 @@ from easyagent.models import (
     KillReceipt,
     ModelSettings,
     SubAgentEnd,
-    SubAgentJob,
     SubAgentStatus,
 )
-from easyagent.processes import start_time
-from easyagent.prompts import detect_language
 from easyagent.subagents import reports
-from easyagent.subagents.ending import make_end, utc_now
+from easyagent.subagents.ending import make_end
 from easyagent.subagents.launcher import Launcher, LocalLauncher
 from easyagent.subagents.reservations import Reservations, Scope
 from easyagent.subagents.run import SubAgentRun
-from easyagent.subagents.store import RunStore, archive_earlier_record, delivered_files, mark_files
+from easyagent.subagents.store import RunStore, archive_earlier_record, delivered_files
 from easyagent.tools.base import SubAgentRequest
 
 HEARTBEAT_SECONDS = 60.0
@@ -59,7 +54,7 @@ class SubAgentManager:
         self._launcher: Launcher = launcher or LocalLauncher()
         self._store = RunStore(scope.workspace)
         self._reservations = Reservations(self.runs)
-        self._followers: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- the tools' side
 
@@ -76,7 +71,6 @@ class SubAgentManager:
             summary=description,
             task=prompt,
             subagent_type=subagent_type,
-            timeout_seconds=self.scope.timeout_seconds or 600,
         )
         return await self.create(request, call_id=call_id)
 
@@ -112,22 +106,19 @@ class SubAgentManager:
         return [run for run in self.runs.values() if run.live]
 
     async def start(self, request: SubAgentRequest, *, call_id: str = "") -> SubAgentRun:
-        """Check, reserve and start; returns after the first heartbeat. Raises SubAgentError."""
-        job, definition = self._reserve(request, call_id)
-        run = self.runs[job.agent_id]
+        """Check, reserve and start; returns after the first heartbeat. Raises SubAgentError.
+
+        Where the caller is cancelled meanwhile, the run is ended: nobody would know of it.
+        """
+        run = self._reservations.reserve(request, self.scope, call_id)  # without a pause: calls cannot race
         self._announce(run)
+        beginning = self._keep(self._begin(run))
         try:
-            job_file = self._store.create(job)
-            archive_earlier_record(run.deliverables)
-            run.handle = await self._launcher.start(job, job_file, self._settings(definition))
-        except OSError as error:
-            await self._record(run, exit_code=None, error=str(error))
-            del self.runs[job.agent_id]
-            raise SubAgentError("spawn_failed", f"the sub-agent's process could not be started: {error}.") from error
-        follower = asyncio.create_task(self._follow(run))
-        self._followers.add(follower)
-        follower.add_done_callback(self._followers.discard)
-        await self._await_heartbeat(run)
+            await asyncio.shield(beginning)
+            await self._await_heartbeat(run)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._keep(self._abandon(run, beginning)))
+            raise
         return run
 
     async def stop(self, run: SubAgentRun, status: SubAgentStatus, cause: Cause, *, quiet: bool = False) -> SubAgentEnd:
@@ -152,38 +143,34 @@ class SubAgentManager:
 
     # ---- inside
 
-    def _reserve(self, request: SubAgentRequest, call_id: str) -> tuple[SubAgentJob, AgentDefinition]:
-        """Everything that can refuse a request, without a pause, so that calls of one reply cannot race."""
-        definition, deliverables, write_paths = self._reservations.check(request, self.scope)
-        agent_id = self._reservations.number(request)
-        directory = self.scope.workspace / deliverables
-        before = mark_files(directory)
-        language = detect_language(f"{request.summary}\n{request.task}", self.scope.language)
-        job = SubAgentJob(
-            agent_id=agent_id,
-            sub_conversation_id=f"conv_{uuid.uuid4().hex[:12]}",
-            conversation_id=self.scope.conversation_id,
-            summary=request.summary,
-            task=request.task,
-            definition=definition,
-            workspace=str(self.scope.workspace),
-            deliverables_dir=deliverables,
-            write_paths=write_paths,
-            timeout_seconds=request.timeout_seconds,
-            run_in_background=request.run_in_background,
-            output_schema=request.output_schema,
-            language=language,
-            permissions=self.scope.permissions,
-            created_at=utc_now(),
-            parent_trace_id=self.scope.conversation_id,
-            spawned_by_tool=call_id or None,
-            existing_files=tuple(before),
-            owner_pid=os.getpid(),
-            owner_started=start_time(os.getpid()),
-        )
-        model = definition.model or self.scope.settings.name
-        self.runs[agent_id] = SubAgentRun(job, directory, before, model, request.run_in_background)
-        return job, definition
+    async def _begin(self, run: SubAgentRun) -> None:
+        """Make the run's directory and its process. A start once begun is never cut short, or a process gets lost."""
+        try:
+            job_file = self._store.create(run.job)
+            archive_earlier_record(run.deliverables)
+            run.handle = await self._launcher.start(run.job, job_file, self._settings(run.job.definition))
+        except (OSError, ValueError) as error:
+            await self._record(run, exit_code=None, error=str(error))
+            del self.runs[run.job.agent_id]
+            raise SubAgentError("spawn_failed", f"the sub-agent's process could not be started: {error}.") from error
+        self._keep(self._follow(run))
+        if run.stop is not None:  # asked for while there was no process yet
+            await run.handle.terminate(0.0)
+
+    async def _abandon(self, run: SubAgentRun, beginning: asyncio.Task[None]) -> None:
+        """End a run whose start was interrupted; its end is told later, quietly."""
+        run.quiet = True
+        run.ask_to_stop(SubAgentStatus.TERMINATED, Cause.TERMINATED)
+        await asyncio.wait({beginning})
+        if beginning.exception() is None:
+            await self.stop(run, SubAgentStatus.TERMINATED, Cause.TERMINATED)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that lives as long as its work: the loop itself holds tasks weakly."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _settings(self, definition: AgentDefinition) -> ModelSettings:
         changes: dict[str, Any] = {}
@@ -244,9 +231,7 @@ class SubAgentManager:
         if run.live:
             run.ask_to_stop(SubAgentStatus.TIMEOUT, Cause.TIMEOUT)
             assert run.handle is not None
-            task = asyncio.ensure_future(run.handle.terminate(0.0))
-            self._followers.add(task)
-            task.add_done_callback(self._followers.discard)
+            self._keep(run.handle.terminate(0.0))
 
     async def _record(
         self, run: SubAgentRun, *, exit_code: int | None, receipt: KillReceipt | None = None, error: str | None = None

@@ -27,7 +27,7 @@ def running_result(run: SubAgentRun) -> dict[str, Any]:
         "sub_conversation_id": run.run_id,
         "background": True,
         "model": run.model,
-        "timeout_seconds": job.timeout_seconds,
+        "timeout_seconds": int(job.timeout_seconds) if job.timeout_seconds.is_integer() else job.timeout_seconds,
         "automatic_notification": True,
         **({"existing_files": list(job.existing_files)} if job.existing_files else {}),
     }

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from easyagent.agent_registry import AgentRegistry
 from easyagent.exceptions import SubAgentError
-from easyagent.models import AgentDefinition, ModelSettings
+from easyagent.models import AgentDefinition, ModelSettings, SubAgentJob
+from easyagent.processes import start_time
+from easyagent.prompts import detect_language
+from easyagent.subagents.ending import utc_now
 from easyagent.subagents.run import SubAgentRun
+from easyagent.subagents.store import mark_files
 from easyagent.tools.base import SubAgentRequest
 from easyagent.tools.paths import check_own_path, overlap, relative_to
 
@@ -28,8 +36,8 @@ class Scope:
     permissions: str
     max_concurrent: int
     deliverables_root: str = "sub_agent_results"
-    timeout_seconds: float | None = None
-    """Overrides the default time limit; the main agent may still name another."""
+    timeout_seconds: float = 600
+    """Time limit of a sub-agent for which the main agent names none."""
 
 
 class Reservations:
@@ -38,10 +46,43 @@ class Reservations:
     def __init__(self, runs: dict[int, SubAgentRun]) -> None:
         self._runs = runs
 
+    def reserve(self, request: SubAgentRequest, scope: Scope, call_id: str) -> SubAgentRun:
+        """Take number, slot and directories for an acceptable request, before anything of it is started."""
+        definition, deliverables, write_paths = self.check(request, scope)
+        agent_id = self.number(request)
+        directory = scope.workspace / deliverables
+        before = mark_files(directory)
+        job = SubAgentJob(
+            agent_id=agent_id,
+            sub_conversation_id=f"conv_{uuid.uuid4().hex[:12]}",
+            conversation_id=scope.conversation_id,
+            summary=request.summary,
+            task=request.task,
+            definition=definition,
+            workspace=str(scope.workspace),
+            deliverables_dir=deliverables,
+            write_paths=write_paths,
+            timeout_seconds=scope.timeout_seconds if request.timeout_seconds is None else request.timeout_seconds,
+            run_in_background=request.run_in_background,
+            output_schema=request.output_schema,
+            language=detect_language(f"{request.summary}\n{request.task}", scope.language),
+            permissions=scope.permissions,
+            created_at=utc_now(),
+            parent_trace_id=scope.conversation_id,
+            spawned_by_tool=call_id or None,
+            existing_files=tuple(before),
+            owner_pid=os.getpid(),
+            owner_started=start_time(os.getpid()),
+        )
+        model = definition.model or scope.settings.name
+        run = self._runs[agent_id] = SubAgentRun(job, directory, before, model, request.run_in_background)
+        return run
+
     def check(self, request: SubAgentRequest, scope: Scope) -> tuple[AgentDefinition, str, tuple[str, ...]]:
         """The definition, the deliverables directory and the write paths (relative) of an acceptable request."""
         self._check_number(request.agent_id)
         definition = self._definition(request.subagent_type, scope.registry)
+        _check_schema(request.output_schema)
         self._check_limit(scope.max_concurrent)
         workspace = scope.workspace
         directory = _own_path(workspace, self._directory(request, scope), "deliverables_dir", directory=True)
@@ -126,6 +167,30 @@ def _own_path(workspace: Path, text: str, what: str, *, directory: bool) -> Path
         return check_own_path(workspace, text, what=what, directory=directory)
     except ValueError as error:
         raise SubAgentError("invalid_argument", f"{error}.") from error
+
+
+def _check_schema(schema: dict[str, Any] | None) -> None:
+    """A schema that no result can be checked against would keep the sub-agent from ever finishing."""
+    if schema is None:
+        return
+    import jsonschema  # heavy, and only few tasks ask for a structured result
+
+    try:
+        jsonschema.validators.validator_for(schema).check_schema(schema)
+    except jsonschema.SchemaError as error:
+        message = f"output_schema is not a valid JSON Schema: {error.message}"
+        raise SubAgentError("invalid_argument", f"{message}.") from error
+    for reference in _references(schema):
+        if not reference.startswith("#"):
+            raise SubAgentError("invalid_argument", f"output_schema refers to {reference!r}; only '#...' can be used.")
+
+
+def _references(schema: Any) -> Iterator[str]:
+    entries = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    for entry in entries:
+        yield from _references(entry)
+    if isinstance(schema, dict):
+        yield from (schema[key] for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str))
 
 
 def _held(run: SubAgentRun) -> list[Path]:

@@ -142,8 +142,9 @@ def mark_files(directory: Path) -> FileMarks:
     """What lies in a deliverables directory before a run, so that what the run changes can be told apart."""
     marks: FileMarks = {}
     for path in _files_below(directory):
-        information = path.lstat()
-        marks[path.relative_to(directory).as_posix()] = (information.st_mtime_ns, information.st_size)
+        with contextlib.suppress(OSError):  # gone meanwhile
+            information = path.lstat()
+            marks[path.relative_to(directory).as_posix()] = (information.st_mtime_ns, information.st_size)
     return marks
 
 

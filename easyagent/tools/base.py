@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from easyagent.chat import without_surrogates
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Grants
@@ -41,7 +43,8 @@ class SubAgentRequest:
     task: str
     deliverables_dir: str | None = None
     run_in_background: bool = False
-    timeout_seconds: float = 600
+    timeout_seconds: float | None = None
+    """None takes the time limit of the conversation's settings."""
     subagent_type: str = "general"
     write_paths: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
@@ -85,6 +88,8 @@ class ToolContext:
     read_marks: dict[str, str] = field(default_factory=dict)
     """sha256 of each file as this agent last saw it, by workspace path."""
     call_id: str = ""
+    guards: set[asyncio.subprocess.Process] = field(default_factory=set)
+    """Guards of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ class Tool:
     def parse(self, arguments: str) -> BaseModel:
         """Check a call's JSON text. Raises ToolError that says what is wrong and how to call again."""
         try:
-            values = json.loads(arguments) if arguments.strip() else {}
+            values = without_surrogates(json.loads(arguments)) if arguments.strip() else {}
         except ValueError as error:
             raise ToolError(f"the arguments are not valid JSON ({error}); send the whole call again.") from error
         if not isinstance(values, dict):

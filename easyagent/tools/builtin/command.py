@@ -56,14 +56,22 @@ async def run_command(
     if decision.effect != "allow":
         raise ToolError(refusal(decision, "run_command"))
     ctx.stats.commands += 1
-    return await _run(command, ctx.workspace, timeout_seconds)
+    return await _run(command, ctx.workspace, timeout_seconds, ctx.guards)
 
 
-async def _run(command: str, directory: Path, timeout_seconds: float) -> ToolResult:
+async def end_commands(guards: set[asyncio.subprocess.Process]) -> None:
+    """Kill what commands have left in the background; returns when it is dead."""
+    await asyncio.gather(*(_end(guard) for guard in guards))
+    guards.clear()
+
+
+async def _run(
+    command: str, directory: Path, timeout_seconds: float, guards: set[asyncio.subprocess.Process]
+) -> ToolResult:
     status_read, status_write = os.pipe()
     try:
         guard = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(_GUARD), str(status_write), command,
+            sys.executable, "-I", "-S", str(_GUARD), str(status_write), str(os.getpid()), command,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             cwd=directory, env=command_environment(), pass_fds=(status_write,), process_group=0,
         )  # fmt: skip
@@ -72,6 +80,7 @@ async def _run(command: str, directory: Path, timeout_seconds: float) -> ToolRes
         raise ToolError(f"the command cannot be started: {error}.") from error
     finally:
         os.close(status_write)
+    guards.add(guard)
     output = _Output()
     pump = asyncio.create_task(_pump(guard, output))
     try:
@@ -88,6 +97,7 @@ async def _run(command: str, directory: Path, timeout_seconds: float) -> ToolRes
         pump.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await pump
+        guards -= {known for known in guards if known.returncode is not None}
     return _result(status, output)
 
 

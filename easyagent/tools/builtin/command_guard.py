@@ -1,8 +1,9 @@
 """Runs one shell command so that nothing of it outlives its agent. Standard library only, run by path.
 
-`command_guard.py STATUS_FD COMMAND`: the guard is the parent of the shell and, on Linux, the reaper of all
+`command_guard.py STATUS_FD AGENT_PID COMMAND`: the guard is the parent of the shell and, on Linux, the reaper of all
 that the shell leaves behind. It writes one JSON line to STATUS_FD when the shell ends, and stays while
-background processes run. When its stdin ends, the agent that ran it is gone: it kills everything below it.
+background processes run. When its stdin ends or the agent's process is gone, it kills everything below it: the
+end of stdin alone would not come where a forked child of the agent holds the pipe open.
 """
 
 import ctypes
@@ -88,8 +89,16 @@ def kill_all(group: int) -> None:
         time.sleep(0.002)
 
 
+def watched(pid: int) -> "int | None":
+    """A descriptor that is readable once the process has ended, where the platform has such."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
 def main() -> None:
-    status_fd, command = int(sys.argv[1]), sys.argv[2]
+    status_fd, agent_pid, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wake_read, wake_write = os.pipe()
@@ -111,6 +120,9 @@ def main() -> None:
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
     poll.register(wake_read, select.POLLIN)
+    agent = watched(agent_pid)
+    if agent is not None:
+        poll.register(agent, select.POLLIN)
     told = False
     while True:
         code = shell.poll()
@@ -123,7 +135,7 @@ def main() -> None:
         for descriptor, _ in poll.poll():
             if descriptor == wake_read:
                 os.read(wake_read, 512)
-            elif not os.read(0, 512):
+            elif descriptor == agent or not os.read(0, 512):
                 kill_all(shell.pid)
                 return
 

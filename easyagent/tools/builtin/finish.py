@@ -46,8 +46,10 @@ def _check_result(result: Any, schema: dict[str, Any] | None) -> None:
     if schema is None:
         return
     import jsonschema  # heavy, and only few tasks ask for a structured result
+    import referencing
 
-    validator = jsonschema.validators.validator_for(schema)(schema)
+    # An empty registry: by default jsonschema fetches references from the network.
+    validator = jsonschema.validators.validator_for(schema)(schema, registry=referencing.Registry())
     faults = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(result)][:5]
     if faults:
         raise ToolError(

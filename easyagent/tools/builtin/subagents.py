@@ -48,7 +48,10 @@ class CreateSubAgent(BaseModel):
 
 @builtin("create_sub_agent", arguments=CreateSubAgent, concurrent=True)
 async def create_sub_agent(arguments: CreateSubAgent, ctx: ToolContext) -> ToolResult:
-    request = SubAgentRequest(**{**arguments.model_dump(), "write_paths": tuple(arguments.write_paths)})
+    values = {**arguments.model_dump(), "write_paths": tuple(arguments.write_paths)}
+    if "timeout_seconds" not in arguments.model_fields_set:
+        values["timeout_seconds"] = None  # the conversation's setting, where the model names none
+    request = SubAgentRequest(**values)
     return ToolResult.of(await _subagents(ctx).create(request, call_id=ctx.call_id))
 
 
