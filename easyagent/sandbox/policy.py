@@ -10,16 +10,18 @@ from __future__ import annotations
 import os
 import site
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SYSTEM_READS = (
     "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/nix", "/snap",
-    "/var/lib", "/var/cache/fontconfig",
+    "/var/cache/fontconfig", "/run/systemd/resolve", "/run/resolvconf",
 )  # fmt: skip
 DEVICES = (
-    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm", "/dev/ptmx", "/dev/pts",
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm", "/dev/ptmx",
+    "/dev/pts",
 )  # fmt: skip
 _PREFIX_PARTS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
 
@@ -58,12 +60,41 @@ def command_policy(
     return SandboxPolicy(tuple(reads), (*writes, str(temporary), *DEVICES), network)
 
 
+def agent_policy(
+    *, workspace: Path, roots: Iterable[Path], temporary: Path, private: Iterable[Path] = ()
+) -> SandboxPolicy:
+    """The policy of an agent's own process: as its commands', but it may speak to its endpoint."""
+    python_path = [Path(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return command_policy(
+        workspace=workspace, roots=roots, temporary=temporary, private=private, extra_reads=python_path, network=True
+    )
+
+
+def temporary_directory(run_id: str) -> Path:
+    """TMPDIR and HOME of a run's commands: beside the system's other temporary files, readable by this user alone."""
+    return Path(tempfile.gettempdir()) / f"easyagent-{run_id}"
+
+
 def _interpreters() -> list[Path]:
     """This Python, the one its environment was made from, and their packages."""
-    found = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix), Path(sys.executable).resolve().parent.parent]
-    found += [Path(path) for path in (*site.getsitepackages(), site.getusersitepackages())]
-    found += [Path(path) for path in sys.path if path]
-    return [path for path in found if path.exists()]
+    found = [
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        Path(sys.exec_prefix),
+        Path(sys.executable).resolve().parent.parent,
+    ]
+    packages = [Path(path) for path in (*site.getsitepackages(), site.getusersitepackages())]
+    return [path for path in (*found, *packages, *_linked_packages(packages)) if path.exists()]
+
+
+def _linked_packages(packages: list[Path]) -> list[Path]:
+    """Directories that `.pth` files add: packages installed in place."""
+    linked: list[Path] = []
+    for folder in packages:
+        for file in sorted(folder.glob("*.pth")):
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            linked += [Path(line) for line in map(str.strip, lines) if line.startswith("/") and Path(line).is_dir()]
+    return linked
 
 
 def _path_entries() -> list[Path]:

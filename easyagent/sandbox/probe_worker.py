@@ -38,13 +38,12 @@ def close_pair() -> None:
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """What went through, by the names of probe.MUST_FAIL and probe.MUST_WORK."""
-    import confine
+    import confine  # type: ignore[import-not-found]
+    import landlock  # type: ignore[import-not-found]
 
     fault = confine.confine(request["read"], request["write"], network=False)
     if fault:
         return {"error": fault}
-    import landlock
-
     inside, parent = pathlib.Path(request["inside"], "file"), os.getppid()
     return {
         "landlock": landlock.version(),

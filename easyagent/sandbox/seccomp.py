@@ -22,9 +22,9 @@ _TIOCSTI = 0x5412
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _NAMES = (
-    "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "io_uring_setup", "keyctl", "add_key", "request_key",
-    "bpf", "userfaultfd", "mount", "unshare", "setns", "pivot_root", "chroot", "kexec_load", "init_module", "finit_module",
-    "open_by_handle_at", "perf_event_open",
+    "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "io_uring_setup", "keyctl", "add_key",
+    "request_key", "bpf", "userfaultfd", "mount", "unshare", "setns", "pivot_root", "chroot", "kexec_load",
+    "init_module", "finit_module", "open_by_handle_at", "perf_event_open",
 )  # fmt: skip
 _TABLES: dict[str, tuple[int, int, int, tuple[int, ...]]] = {
     # architecture, socket, ioctl, numbers in the order of _NAMES
@@ -83,7 +83,12 @@ def _program(*, allowed_families: tuple[int, ...]) -> list[Instruction]:
     families: list[Instruction] = []
     for family in allowed_families:
         families += [(_JUMP_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
-    program += [(_JUMP_EQUAL, 0, len(families) + 2, socket), (_LOAD, 0, 0, _OFFSET_FIRST), *families, (_RETURN, 0, 0, _DENY)]
+    program += [
+        (_JUMP_EQUAL, 0, len(families) + 2, socket),
+        (_LOAD, 0, 0, _OFFSET_FIRST),
+        *families,
+        (_RETURN, 0, 0, _DENY),
+    ]
     program += [
         (_JUMP_EQUAL, 0, 3, ioctl),
         (_LOAD, 0, 0, _OFFSET_SECOND),

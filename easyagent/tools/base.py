@@ -88,8 +88,12 @@ class ToolContext:
     read_marks: dict[str, str] = field(default_factory=dict)
     """sha256 of each file as this agent last saw it, by workspace path."""
     call_id: str = ""
-    guards: set[asyncio.subprocess.Process] = field(default_factory=set)
-    """Guards of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
+    temporary: Path | None = None
+    """TMPDIR and HOME of this agent's commands; made at the first one."""
+    private_paths: tuple[Path, ...] = ()
+    """What commands must not read wherever it lies: connection files, tokens, settings with keys."""
+    runners: set[asyncio.subprocess.Process] = field(default_factory=set)
+    """Runners of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
 
 
 @dataclass(frozen=True, slots=True)
