@@ -31,7 +31,7 @@ def private_paths() -> tuple[Path, ...]:
     """Where Jupyter keeps connection files, tokens and settings: who reads them can run code in the kernel."""
     found = {jupyter_runtime_dir(), jupyter_config_dir()}
     with contextlib.suppress(RuntimeError):  # no kernel: a terminal
-        found.add(str(Path(get_connection_file()).parent))
+        found.add(get_connection_file())  # some clients keep it in the system's temporary directory
     return tuple(Path(path) for path in sorted(found))
 
 

@@ -60,6 +60,10 @@ class Kernel:
         assert pid is not None
         return int(pid)
 
+    @property
+    def connection_file(self) -> str:
+        return str(self._manager.connection_file)
+
     def begin(self, code: str, *, live: bool = False) -> str:
         """Send a cell; returns its id for `outcome` and `wait`."""
         identity = str(self._client.execute(code, allow_stdin=live))
