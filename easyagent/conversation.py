@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import platform
+import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from easyagent.agent_registry import AgentRegistry
 from easyagent.chat import ChatModel, Messages
-from easyagent.config import AgentConfig
+from easyagent.config import AgentConfig, user_config_path
 from easyagent.exceptions import EasyAgentError
 from easyagent.inbox import Inbox, Incoming, Notice
-from easyagent.journal import Journal, write_atomically
 from easyagent.loop import AgentLoop, Outcome
 from easyagent.models import (
     AgentDefinition,
@@ -34,8 +32,9 @@ from easyagent.models import (
     TextDelta,
 )
 from easyagent.permissions import Grants
-from easyagent.prompts import Language, detect_language, fill, load, tool_lines
-from easyagent.subagents import Launcher, SubAgentManager, SubAgentRun
+from easyagent.prompts import Language, detect_language, system_prompt
+from easyagent.sandbox import temporary_directory
+from easyagent.subagents import Launcher, RunStore, SubAgentManager, SubAgentRun
 from easyagent.subagents.reservations import Scope
 from easyagent.tools.base import Tool, ToolContext
 from easyagent.tools.builtin.command import end_commands
@@ -54,6 +53,10 @@ class Setup:
     definition: AgentDefinition | None = None
     deliverables_root: str = "sub_agent_results"
     timeout_seconds: float | None = None
+    confined: bool = False
+    """The OS sandbox holds the commands; see `easyagent.sandbox.enforcement`."""
+    private_paths: tuple[Path, ...] = ()
+    """What commands must not read wherever it lies."""
     tools: tuple[Tool, ...] = ()
 
 
@@ -81,8 +84,8 @@ class Conversation:
         self._round: asyncio.Task[Outcome] | None = None
         self._auto_rounds = 0
         self._closed = False
-        self._guards: set[asyncio.subprocess.Process] = set()
-        self._journal = self._open_journal()
+        self._runners: set[asyncio.subprocess.Process] = set()
+        self._journal = RunStore(self.workspace).open_conversation(self.id)
         self._activity = asyncio.Event()
         self.manager = SubAgentManager(self._scope(), emit=self._emit, notify=self._take_notice, launcher=launcher)
         self._listener = asyncio.create_task(self._start_rounds_when_idle())
@@ -147,7 +150,8 @@ class Conversation:
             await self._listener
         async with self._turn:
             await self._close_model()
-            await end_commands(self._guards)
+            await end_commands(self._runners)
+            shutil.rmtree(temporary_directory(self.id), ignore_errors=True)
             self._journal.close()
         return stopped
 
@@ -196,7 +200,16 @@ class Conversation:
         language = self._language = self._language or detect_language(prompt, self._setup.config.language)
         toolbox = Toolbox.for_main(self._setup.definition, self._setup.tools)
         if not len(self._messages):
-            self._append("system", self._system_prompt(toolbox, language))
+            self._append(
+                "system",
+                system_prompt(
+                    "main",
+                    tools=toolbox.names,
+                    language=language,
+                    workspace=self.workspace,
+                    definition=self._setup.definition,
+                ),
+            )
         for incoming in arrived:
             self._append(incoming.role, incoming.content)
         if self._model is None:
@@ -217,23 +230,12 @@ class Conversation:
         return ToolContext(
             workspace=self.workspace,
             language=language,
-            grants=Grants(self._setup.config.permissions, rules, owns_roots=False),
+            grants=Grants(self._setup.config.permissions, rules, owns_roots=False, confined=self._setup.confined),
+            temporary=temporary_directory(self.id),
+            private_paths=self._private_paths,
             subagents=self.manager,
-            guards=self._guards,
+            runners=self._runners,
         )
-
-    def _system_prompt(self, toolbox: Toolbox, language: Language) -> str:
-        values = {
-            "tools": tool_lines(toolbox.names, language),
-            "workspace": self.workspace,
-            "system": platform.platform(),
-            "current_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
-        }
-        prompt = fill(load("main", language), values)
-        definition = self._setup.definition
-        if definition is not None and definition.system_prompt:
-            prompt = f"{prompt}\n\n# {definition.name}\n\n{definition.system_prompt}"
-        return prompt
 
     # ---- small parts
 
@@ -242,6 +244,10 @@ class Conversation:
             await self._close_model()
         self._setup = setup
         self.manager.scope = self._scope()
+
+    @property
+    def _private_paths(self) -> tuple[Path, ...]:
+        return (user_config_path().parent, *self._setup.private_paths)
 
     def _scope(self) -> Scope:
         config = self._setup.config
@@ -253,18 +259,12 @@ class Conversation:
             registry=self._setup.registry,
             language=config.language,
             permissions=config.permissions,
+            confined=self._setup.confined,
+            private_paths=tuple(map(str, self._private_paths)),
             max_concurrent=config.max_concurrent,
             deliverables_root=self._setup.deliverables_root,
             timeout_seconds=self._setup.timeout_seconds or config.timeout_seconds,
         )
-
-    def _open_journal(self) -> Journal:
-        root = self.workspace / ".subagents"
-        directory = root / "conversations" / self.id
-        directory.mkdir(parents=True, exist_ok=True)
-        if not (root / ".gitignore").exists():
-            write_atomically(root / ".gitignore", b"*\n")
-        return Journal(directory / "events.jsonl")
 
     def _append(self, role: str, content: str) -> None:
         message = {"role": role, "content": content}

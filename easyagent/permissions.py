@@ -42,6 +42,8 @@ class Grants:
     rules: Mapping[str, Any]
     owns_roots: bool
     """A sub-agent writes in its deliverables and write paths; the main agent has no root of its own."""
+    confined: bool = False
+    """The OS sandbox holds its commands: then they need nobody's consent."""
 
 
 def decide(grants: Grants, tool: str, arguments: Mapping[str, Any], *, inside_roots: bool = False) -> Decision:
@@ -71,7 +73,8 @@ def _by_rules(rules: Any, subject: str, tool: str) -> Decision | None:
 def _by_level(grants: Grants, tool: str, *, inside_roots: bool) -> Decision:
     rule = f"permission level {grants.level}"
     if tool == "run_command":
-        effect: Effect = {"auto": "allow", "read-only": "deny"}.get(grants.level, "ask")  # type: ignore[assignment]
+        unconfined: Effect = "allow" if grants.confined else "ask"
+        effect: Effect = {"auto": "allow", "read-only": "deny"}.get(grants.level, unconfined)  # type: ignore[assignment]
         return Decision(effect, rule)
     if tool in WRITE_TOOLS:
         if grants.owns_roots:
@@ -85,7 +88,7 @@ def refusal(decision: Decision, tool: str) -> str:
     """The sentence a model and a user read where a call is not allowed: the reason and what would allow it."""
     if tool == "run_command" and decision.rule.startswith("permission level"):
         return (
-            f"run_command is denied ({decision.rule}): there is no sandbox for commands in this version. "
+            f"run_command is denied ({decision.rule}): no sandbox holds commands here. "
             "The user can allow commands with --permissions auto; go on with the file tools."
         )
     if tool in WRITE_TOOLS and decision.rule.startswith("permission level"):

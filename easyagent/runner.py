@@ -18,6 +18,7 @@ from easyagent.conversation import Conversation, Setup
 from easyagent.endpoint import Endpoints, open_model
 from easyagent.models import AgentEvent, Conclusion, ModelSettings, RoundEnded, Usage
 from easyagent.openai_server import ChatReply, ChatRequest, OpenAIServer, ToolCallReply
+from easyagent.sandbox import enforcement
 from easyagent.tools.base import Tool
 
 LLMCall = Callable[..., Awaitable[Mapping[str, Any]]]
@@ -112,8 +113,15 @@ class AgentRunner:
                 model = self._callable_model
             else:
                 settings = await endpoints.settings(self._config)
+            held = await asyncio.to_thread(enforcement)
             conversation = Conversation(
-                Setup(config=self._config, settings=settings, registry=self._registry, tools=self._tools),
+                Setup(
+                    config=self._config,
+                    settings=settings,
+                    registry=self._registry,
+                    tools=self._tools,
+                    confined=held.confined,
+                ),
                 label="main",
                 workspace=self._config.workspace or Path.cwd(),
                 open_model=model,

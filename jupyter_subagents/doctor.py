@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from easyagent import EasyAgentError, open_model
 from easyagent.chat import Messages
 from easyagent.models import ModelSettings
 from easyagent.processes import is_alive
+from easyagent.sandbox import enforcement
 from easyagent.subagents import RunStore
 from jupyter_subagents.front_end import kind_of
 from jupyter_subagents.notebook import Notebook
@@ -78,7 +78,11 @@ def _kernel(notebook: Notebook) -> Iterator[str]:
         yield f"ipykernel   {version}, subshells {'yes' if subshells else 'no'}{mend}"
     shown = any(output.attached for session in notebook.sessions.values() for output in session.outputs)
     yield f"live cards  {'shown' if shown else 'not seen yet'} (ipywidgets, anywidget needed where JupyterLab runs)"
-    yield f"sandbox     none on {platform.system()} in this version -> commands run only with --permissions auto"
+    held = enforcement()
+    if held.confined:
+        yield f"sandbox     {held.reason}: commands write only in their agent's directories, without network"
+    else:
+        yield f"sandbox     NONE: {held.reason} -> commands run only with --permissions auto, and then with your rights"
 
 
 def _orphans(workspace: Path) -> Iterator[str]:

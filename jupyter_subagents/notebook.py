@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ipykernel.connect import get_connection_file
 from IPython.core.error import UsageError
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
+from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from easyagent import AgentConfig, EasyAgentError, get_agent_registry, resolve_config
 from easyagent.models import Cause
@@ -22,6 +25,14 @@ from jupyter_subagents.outputs import CellOutput
 from jupyter_subagents.runtime import Runtime, get_runtime
 from jupyter_subagents.session import Prompt, Session
 from jupyter_subagents.strings import ui_strings
+
+
+def private_paths() -> tuple[Path, ...]:
+    """Where Jupyter keeps connection files, tokens and settings: who reads them can run code in the kernel."""
+    found = {jupyter_runtime_dir(), jupyter_config_dir()}
+    with contextlib.suppress(RuntimeError):  # no kernel: a terminal
+        found.add(get_connection_file())  # some clients keep it in the system's temporary directory
+    return tuple(Path(path) for path in sorted(found))
 
 
 class Notebook:
@@ -70,6 +81,7 @@ class Notebook:
             definition=definition,
             deliverables_root=options.directory or "sub_agent_results",
             timeout_seconds=options.timeout_seconds,
+            private_paths=private_paths(),
         )
 
     def enter(self, label: str, *, new: bool) -> tuple[Session, str, list[SubAgentRun]]:

@@ -21,6 +21,7 @@ from easyagent.models import (
     RoundStarted,
     SubAgentStatus,
 )
+from easyagent.sandbox import enforcement
 from easyagent.subagents import SubAgentRun
 from easyagent.tools.base import SubAgentRequest
 from jupyter_subagents.card_model import CardState
@@ -39,6 +40,8 @@ class Prompt:
     definition: AgentDefinition | None = None
     deliverables_root: str = "sub_agent_results"
     timeout_seconds: float | None = None
+    private_paths: tuple[Path, ...] = ()
+    """The kernel's own secrets: commands never read them."""
 
 
 class Session:
@@ -154,7 +157,10 @@ class Session:
 
     async def _setup(self, prompt: Prompt) -> Setup:
         settings = await self._endpoints.settings(prompt.config)
+        held = await asyncio.to_thread(enforcement)
         return Setup(
+            confined=held.confined,
+            private_paths=prompt.private_paths,
             config=prompt.config,
             settings=_with_definition(settings, prompt.definition),
             registry=prompt.registry,

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import queue
+import shutil
 import sys
 import time
 from datetime import UTC, datetime
@@ -35,7 +35,9 @@ from easyagent.models import (
 )
 from easyagent.permissions import Grants
 from easyagent.processes import ParentWatch, kill_tree
-from easyagent.prompts import Language, fill, load, tool_lines
+from easyagent.prompts import Language, fill, load, system_prompt
+from easyagent.sandbox import agent_policy, temporary_directory
+from easyagent.sandbox.confine import confine
 from easyagent.tools.base import StatsCounter, ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
@@ -61,17 +63,44 @@ class Worker:
         self._controls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[Outcome] | None = None
-        self._guards: set[asyncio.subprocess.Process] = set()
+        self._runners: set[asyncio.subprocess.Process] = set()
 
     def run(self) -> int:
+        self._confine()
         watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
         self._emit(Started(pid=os.getpid(), agent=self._job.definition.name))
         self._write_snapshot()
         watch.start()
         settings = ModelSettings.model_validate_json(self._controls.get())
-        outcome = asyncio.run(self._main(settings))
+        try:
+            outcome = asyncio.run(self._main(settings))
+        finally:
+            self._empty_temporary()
         self._conclude(outcome)
         return 0
+
+    def _empty_temporary(self) -> None:
+        """What commands left in their TMPDIR. The directory itself is the owner's to remove: it is out of our reach."""
+        shutil.rmtree(temporary_directory(self._job.sub_conversation_id), ignore_errors=True)
+
+    def _confine(self) -> None:
+        """Before any thread: this process writes in its roots, its run directory and its TMPDIR, nowhere else."""
+        if not self._job.confined:
+            return
+        temporary = temporary_directory(self._job.sub_conversation_id)
+        temporary.mkdir(mode=0o700)
+        for root in self._roots():
+            if not root.exists():
+                root.mkdir(parents=True)  # a rule needs something to hold on to
+        policy = agent_policy(
+            workspace=self._workspace,
+            roots=(*self._roots(), self._run_directory),
+            temporary=temporary,
+            private=map(Path, self._job.private_paths),
+        )
+        fault = confine(list(policy.read), list(policy.write), network=True)
+        if fault:
+            raise OSError(f"the sandbox could not be had: {fault}")
 
     async def _main(self, settings: ModelSettings) -> Outcome:
         self._loop = asyncio.get_running_loop()
@@ -98,7 +127,14 @@ class Worker:
         )
         toolbox = Toolbox.for_sub_agent(self._job.definition)
         messages = Messages()
-        for role, content in (("system", self._system_prompt(toolbox)), ("user", self._first_message())):
+        prompt = system_prompt(
+            "sub_agent",
+            tools=toolbox.names,
+            language=self._language,
+            workspace=self._workspace,
+            definition=self._job.definition,
+        )
+        for role, content in (("system", prompt), ("user", self._first_message())):
             messages.append({"role": role, "content": content})
             self._emit(MessageAdded(message=messages[-1]))
         loop = AgentLoop(
@@ -115,32 +151,28 @@ class Worker:
         try:
             return await loop.run()
         finally:
-            await end_commands(self._guards)
+            await end_commands(self._runners)
             await model.aclose()
 
     def _context(self) -> ToolContext:
-        roots = (self._deliverables, *(self._workspace / path for path in self._job.write_paths))
         return ToolContext(
             workspace=self._workspace,
             language=self._language,
-            grants=Grants(self._job.permissions, self._job.definition.permissions, owns_roots=True),
-            roots=tuple(root.resolve() for root in roots),
+            grants=Grants(
+                self._job.permissions, self._job.definition.permissions, owns_roots=True, confined=self._job.confined
+            ),
+            roots=self._roots(),
+            temporary=temporary_directory(self._job.sub_conversation_id),
+            private_paths=tuple(map(Path, self._job.private_paths)),
             deliverables_dir=self._deliverables,
             stats=StatsCounter(),
             output_schema=self._job.output_schema,
-            guards=self._guards,
+            runners=self._runners,
         )
 
-    def _system_prompt(self, toolbox: Toolbox) -> str:
-        values = {
-            "tools": tool_lines(toolbox.names, self._language),
-            "workspace": self._workspace,
-            "system": platform.platform(),
-            "current_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
-        }
-        prompt = fill(load("sub_agent", self._language), values)
-        own = self._job.definition.system_prompt
-        return f"{prompt}\n\n# {self._job.definition.name}\n\n{own}" if own else prompt
+    def _roots(self) -> tuple[Path, ...]:
+        paths = (self._deliverables, *(self._workspace / path for path in self._job.write_paths))
+        return tuple(path.resolve() for path in paths)
 
     def _first_message(self) -> str:
         job = self._job
@@ -217,6 +249,7 @@ class Worker:
     def _on_parent_gone(self) -> None:
         """In the watching thread: nobody is left to work for. Nothing of this agent may live on."""
         kill_tree(os.getpid(), spare_root=True)
+        self._empty_temporary()
         os._exit(EXIT_PARENT_GONE)
 
 

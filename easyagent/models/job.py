@@ -81,6 +81,10 @@ class SubAgentJob(_Record):
     """ISO 8601, UTC."""
     parent_trace_id: str | None = None
     spawned_by_tool: str | None = None
+    confined: bool = False
+    """The OS sandbox holds this agent and its commands."""
+    private_paths: tuple[str, ...] = ()
+    """Absolute paths that commands must not read wherever they lie."""
     existing_files: tuple[str, ...] = ()
     """Files that lay in the deliverables directory before the run; they are not this run's deliverables."""
     owner_pid: int | None = None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
+
+from easyagent.models import AgentDefinition
 
 Language = Literal["zh", "en"]
 
@@ -57,3 +62,19 @@ def tool_lines(names: Iterable[str], language: Language) -> str:
     known = {name for group, _ in _tool_phrases(language) for name in group}
     lines += [f"- {name}" for name in present if name not in known]
     return "\n".join(lines)
+
+
+def system_prompt(
+    template: str, *, tools: Iterable[str], language: Language, workspace: Path, definition: AgentDefinition | None
+) -> str:
+    """A system prompt for the tools an agent really has; a definition's own prompt follows under its name."""
+    values = {
+        "tools": tool_lines(tools, language),
+        "workspace": workspace,
+        "system": platform.platform(),
+        "current_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
+    }
+    prompt = fill(load(template, language), values)
+    if definition is None or not definition.system_prompt:
+        return prompt
+    return f"{prompt}\n\n# {definition.name}\n\n{definition.system_prompt}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,6 +21,7 @@ from easyagent.models import (
     SubAgentEnd,
     SubAgentStatus,
 )
+from easyagent.sandbox import temporary_directory
 from easyagent.subagents import reports
 from easyagent.subagents.ending import make_end
 from easyagent.subagents.launcher import Launcher, LocalLauncher
@@ -239,6 +241,7 @@ class SubAgentManager:
         """Write end.json once, complete the conversation's record, tell who must know."""
         journal = self._store.summary(run.run_id)
         finish = self._store.result(run.run_id)
+        await asyncio.to_thread(shutil.rmtree, temporary_directory(run.run_id), ignore_errors=True)
         files = await asyncio.to_thread(delivered_files, run.deliverables, run.before)
         end = make_end(run, journal, finish, files, exit_code=exit_code, receipt=receipt, error=error)
         try:

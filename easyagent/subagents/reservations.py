@@ -36,6 +36,8 @@ class Scope:
     permissions: str
     max_concurrent: int
     deliverables_root: str = "sub_agent_results"
+    confined: bool = False
+    private_paths: tuple[str, ...] = ()
     timeout_seconds: float = 600
     """Time limit of a sub-agent for which the main agent names none."""
 
@@ -65,6 +67,8 @@ class Reservations:
             timeout_seconds=scope.timeout_seconds if request.timeout_seconds is None else request.timeout_seconds,
             run_in_background=request.run_in_background,
             output_schema=request.output_schema,
+            confined=scope.confined,
+            private_paths=scope.private_paths,
             language=detect_language(f"{request.summary}\n{request.task}", scope.language),
             permissions=scope.permissions,
             created_at=utc_now(),

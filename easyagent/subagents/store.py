@@ -21,6 +21,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from easyagent.journal import (
+    Journal,
     JournalSummary,
     conversation_record,
     read_journal,
@@ -53,16 +54,22 @@ class RunStore:
 
     def create(self, job: SubAgentJob) -> Path:
         """Make the run's directory and its job.json; returns the job file. Raises OSError."""
+        path = self._make(self.directory(job.sub_conversation_id)) / "job.json"
+        write_atomically(path, job.model_dump_json(indent=1).encode())
+        return path
+
+    def open_conversation(self, conversation_id: str) -> Journal:
+        """The journal of a main conversation. Raises OSError."""
+        return Journal(self._make(self.root / "conversations" / conversation_id) / "events.jsonl")
+
+    def _make(self, directory: Path) -> Path:
         if self.root.is_symlink():
             raise OSError(f"{self.root} is a symbolic link")
-        directory = self.directory(job.sub_conversation_id)
         directory.mkdir(parents=True, mode=0o700)
         ignore = self.root / ".gitignore"
         if not ignore.exists():
             write_atomically(ignore, b"*\n")
-        path = directory / "job.json"
-        write_atomically(path, job.model_dump_json(indent=1).encode())
-        return path
+        return directory
 
     def job(self, run_id: str) -> SubAgentJob | None:
         return _read(self.directory(run_id) / "job.json", SubAgentJob)

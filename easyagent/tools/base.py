@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Grants
 from easyagent.prompts import Language, load
+from easyagent.sandbox import temporary_directory
 from easyagent.strings import strings
 
 
@@ -88,8 +90,12 @@ class ToolContext:
     read_marks: dict[str, str] = field(default_factory=dict)
     """sha256 of each file as this agent last saw it, by workspace path."""
     call_id: str = ""
-    guards: set[asyncio.subprocess.Process] = field(default_factory=set)
-    """Guards of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
+    temporary: Path = field(default_factory=lambda: temporary_directory(secrets.token_hex(8)))
+    """TMPDIR and HOME of this agent's commands; made at the first one, removed by the agent's owner."""
+    private_paths: tuple[Path, ...] = ()
+    """What commands must not read wherever it lies: connection files, tokens, settings with keys."""
+    runners: set[asyncio.subprocess.Process] = field(default_factory=set)
+    """Runners of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
 
 
 @dataclass(frozen=True, slots=True)

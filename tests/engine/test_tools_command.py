@@ -23,7 +23,12 @@ from easyagent.tools.toolbox import Toolbox
 
 def context(workspace: Path, level: str = "auto", rules: dict[str, Any] | None = None) -> ToolContext:
     grants = Grants(level, rules or {}, owns_roots=True)
-    return ToolContext(workspace=workspace.resolve(), language="en", grants=grants)
+    return ToolContext(
+        workspace=workspace.resolve(),
+        language="en",
+        grants=grants,
+        temporary=workspace.with_name(f"{workspace.name}-own"),
+    )
 
 
 async def call(ctx: ToolContext, command: str, **arguments: Any) -> ToolResult:
@@ -36,7 +41,7 @@ def run(ctx: ToolContext, command: str, **arguments: Any) -> ToolResult:
         try:
             return await call(ctx, command, **arguments)
         finally:
-            await end_commands(ctx.guards)
+            await end_commands(ctx.runners)
 
     return asyncio.run(main())
 
@@ -62,7 +67,7 @@ def test_no_level_but_auto_runs_commands_while_there_is_no_sandbox(tmp_path: Pat
         ctx = context(tmp_path, level, rules)
         result = run(ctx, "touch made")
         assert not result.ok and f"(permission level {level})" in result.content
-        assert "no sandbox for commands" in result.content and "--permissions auto" in result.content
+        assert "no sandbox holds commands here" in result.content and "--permissions auto" in result.content
         assert (ctx.stats.commands, list(tmp_path.iterdir())) == (0, [])
 
 
@@ -94,7 +99,7 @@ def test_a_command_says_how_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
         try:
             return await asyncio.gather(*(call(ctx, command) for command in ENDS))
         finally:
-            await end_commands(ctx.guards)
+            await end_commands(ctx.runners)
 
     for result, (ok, text) in zip(asyncio.run(main()), ENDS.values(), strict=True):
         expected = text.replace("{workspace}", str(tmp_path.resolve())).replace("{lang}", "C.UTF-8")
@@ -110,13 +115,13 @@ def test_a_background_process_does_not_hold_the_answer_back_and_ends_with_its_ag
         assert time.monotonic() - began < 20  # far below 300
         assert result.ok and result.content.startswith("[exit code 0; ") and result.content.endswith("\nstarted\n")
         assert "background processes go on until this agent ends" in result.content
-        [guard] = ctx.guards
-        left = [guard.pid, *below(guard.pid)]
+        [runner] = ctx.runners
+        left = [runner.pid, *below(runner.pid)]
         assert len(left) >= 4 and all(map(alive, left))
         assert (await call(ctx, "echo next")).content == "[exit code 0]\nnext\n"
-        assert guard in ctx.guards
-        await end_commands(ctx.guards)
-        assert gone(left) and ctx.guards == set()
+        assert runner in ctx.runners
+        await end_commands(ctx.runners)
+        assert gone(left) and ctx.runners == set()
 
     asyncio.run(main())
 
@@ -135,15 +140,15 @@ def test_a_timeout_kills_the_whole_tree(tmp_path: Path) -> None:
         ctx = context(tmp_path)
         command = "trap '' TERM INT HUP; echo begun; setsid sleep 302 & (sleep 303 &) ; sleep 304"
         working = asyncio.create_task(call(ctx, command, timeout_seconds=1))
-        while not ctx.guards:
+        while not ctx.runners:
             await asyncio.sleep(0.01)
-        [guard] = ctx.guards
-        while len(below(guard.pid)) < 4:
+        [runner] = ctx.runners
+        while len(below(runner.pid)) < 4:
             await asyncio.sleep(0.01)
-        tree = below(guard.pid)
+        tree = below(runner.pid)
         result = await working
         assert result.content == "Error: the command was killed after 1 seconds.\nbegun\n"
-        assert gone(tree) and guard.returncode is not None
+        assert gone(tree) and runner.returncode is not None
 
     asyncio.run(main())
 
@@ -152,13 +157,13 @@ def test_an_interrupted_call_leaves_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         ctx = context(tmp_path)
         working = asyncio.create_task(call(ctx, "setsid sleep 305 & sleep 306"))
-        while not ctx.guards or len(below(next(iter(ctx.guards)).pid)) < 3:
+        while not ctx.runners or len(below(next(iter(ctx.runners)).pid)) < 3:
             await asyncio.sleep(0.01)
-        tree = below(next(iter(ctx.guards)).pid)
+        tree = below(next(iter(ctx.runners)).pid)
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working
-        assert gone(tree) and ctx.guards == set()
+        assert gone(tree) and ctx.runners == set()
 
     asyncio.run(main())
 
@@ -169,37 +174,39 @@ from pathlib import Path
 from easyagent.permissions import Grants
 from easyagent.tools import ToolContext
 from easyagent.tools.toolbox import BUILTIN_TOOLS, Toolbox
-context = ToolContext(workspace=Path(sys.argv[1]), language="en", grants=Grants("auto", {}, owns_roots=True))
+workspace = Path(sys.argv[1])
+grants = Grants("auto", {}, owns_roots=True)
+context = ToolContext(workspace=workspace, language="en", grants=grants, temporary=workspace.with_name("own"))
 arguments = json.dumps({"command": sys.argv[2]})
 async def main():
     working = asyncio.create_task(Toolbox(BUILTIN_TOOLS.values()).call("run_command", arguments, context))
-    while not context.guards:
+    while not context.runners:
         await asyncio.sleep(0.01)
     holder = 0
-    if sys.argv[3] == "fork":  # a forked child holds the pipe to the guard open
+    if sys.argv[3] == "fork":  # a forked child holds the pipe to the runner open
         holder = os.fork()
         if holder == 0:
             time.sleep(60)
             os._exit(0)
-    print(next(iter(context.guards)).pid, holder, flush=True)
+    print(next(iter(context.runners)).pid, holder, flush=True)
     await working
 asyncio.run(main())
 """
 
 
 @pytest.mark.parametrize("mode", ["plain", "fork"])
-def test_the_guard_kills_everything_when_its_agent_is_killed(tmp_path: Path, mode: str) -> None:
+def test_the_runner_kills_everything_when_its_agent_is_killed(tmp_path: Path, mode: str) -> None:
     command = "trap '' TERM HUP INT; setsid sleep 307 & (setsid sh -c 'sleep 308 & sleep 309' &); nohup sleep 310"
     with subprocess.Popen(
         [sys.executable, "-c", AGENT, str(tmp_path), command, mode], stdout=subprocess.PIPE, start_new_session=True
     ) as agent:
         assert agent.stdout is not None
-        guard, holder = map(int, agent.stdout.readline().split())
+        runner, holder = map(int, agent.stdout.readline().split())
         try:
             end = time.monotonic() + 30
-            while len(below(guard)) < 6 and time.monotonic() < end:
+            while len(below(runner)) < 6 and time.monotonic() < end:
                 time.sleep(0.02)
-            tree = [guard, *below(guard)]
+            tree = [runner, *below(runner)]
             assert len(tree) == 7
             agent.kill()
             assert gone(tree)

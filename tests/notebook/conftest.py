@@ -60,6 +60,10 @@ class Kernel:
         assert pid is not None
         return int(pid)
 
+    @property
+    def connection_file(self) -> str:
+        return str(self._manager.connection_file)
+
     def begin(self, code: str, *, live: bool = False) -> str:
         """Send a cell; returns its id for `outcome` and `wait`."""
         identity = str(self._client.execute(code, allow_stdin=live))
@@ -155,7 +159,13 @@ def start_kernel(tmp_path: Path, workspace: Path) -> Iterator[Callable[..., Kern
     kernels: list[Kernel] = []
 
     def start(**environment: str) -> Kernel:
-        home = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "IPYTHONDIR": str(tmp_path / "ipython")}
+        temporary = tmp_path / "tmp"
+        temporary.mkdir(exist_ok=True)
+        home = {
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "IPYTHONDIR": str(tmp_path / "ipython"),
+            "TMPDIR": str(temporary),
+        }
         kernel = Kernel(workspace, {**home, "EASYAGENT_DEMO_PACE": "0", **environment})
         kernels.append(kernel)
         assert kernel.run("%load_ext jupyter_subagents").status == "ok"

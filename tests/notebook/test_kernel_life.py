@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,3 +195,22 @@ def test_a_queued_prompt_changes_settings_only_when_its_turn_comes(kernel, fake)
     assert kernel.run("%agent wait", live=True).status == "ok"
     assert [request.cancelled for request in main.requests] == [False, False]
     assert [m["content"] for m in main.requests[1].messages if m["role"] != "system"] == ["One.", "First.", "Two."]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is for Linux")
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_a_command_cannot_reach_the_kernel_that_runs_it(
+    start_kernel: Callable, fake, workspace: Path, sandbox: str
+) -> None:
+    kernel = start_kernel(OPENAI_BASE_URL=fake.base_url, EASYAGENT_SANDBOX=sandbox)
+    main = fake.script("main", match=for_main())
+    read = call("run_command", command=f"cat '{kernel.connection_file}' && kill -0 {kernel.pid} && echo reached")
+    main.reply(calls(read))
+    main.reply("Tried.")
+    level = "--permissions auto" if sandbox == "off" else ""
+    assert kernel.run(f"%%agent {level}\nTry it.").status == "ok"
+    result = main.requests[1].messages[-1]["content"]
+    if sandbox == "off":
+        assert "reached" in result and "signature_scheme" in result
+    else:
+        assert "Permission denied" in result and "signature_scheme" not in result and "reached" not in result

@@ -1,4 +1,4 @@
-"""run_command: a shell command, through a guard that leaves nothing of it behind."""
+"""run_command: a shell command, through a runner that leaves nothing of it behind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from easyagent import sandbox
 from easyagent.environment import command_environment
 from easyagent.exceptions import ToolError
 from easyagent.permissions import decide, refusal
@@ -22,8 +23,8 @@ HEAD_BYTES = TAIL_BYTES = 20_000
 OUTPUT_LIMIT_BYTES = 50_000_000
 DRAIN_SECONDS = 0.2
 _pumps: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
-"""The reader of each guard's output, as long as the pipe is open."""
-_GUARD = Path(__file__).with_name("command_guard.py")
+"""The reader of each runner's output, as long as the pipe is open."""
+_RUNNER = Path(sandbox.__file__).with_name("runner.py")
 
 
 @dataclass(slots=True)
@@ -61,65 +62,80 @@ async def run_command(
     if decision.effect != "allow":
         raise ToolError(refusal(decision, "run_command"))
     ctx.stats.commands += 1
-    return await _run(command, ctx.workspace, timeout_seconds, ctx.guards)
+    return await _run(command, ctx, timeout_seconds)
 
 
-async def end_commands(guards: set[asyncio.subprocess.Process]) -> None:
+async def end_commands(runners: set[asyncio.subprocess.Process]) -> None:
     """Kill what commands have left in the background; returns when it is dead."""
-    await asyncio.gather(*(_end(guard) for guard in guards))
-    if pumps := [_pumps[guard] for guard in guards if guard in _pumps]:
+    await asyncio.gather(*(_end(runner) for runner in runners))
+    if pumps := [_pumps[runner] for runner in runners if runner in _pumps]:
         await asyncio.wait(pumps, timeout=DRAIN_SECONDS)
-    guards.clear()
+    runners.clear()
 
 
-async def _run(
-    command: str, directory: Path, timeout_seconds: float, guards: set[asyncio.subprocess.Process]
-) -> ToolResult:
+async def _run(command: str, ctx: ToolContext, timeout_seconds: float) -> ToolResult:
+    runners, temporary = ctx.runners, _temporary(ctx)
+    policy = json.dumps(_policy(ctx, temporary).json_ready() if ctx.grants.confined else None)
     status_read, status_write = os.pipe()
     try:
-        guard = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(_GUARD), str(status_write), str(os.getpid()), command,
+        runner = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", str(_RUNNER), str(status_write), str(os.getpid()), policy, command,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            cwd=directory, env=command_environment(), pass_fds=(status_write,), process_group=0,
+            cwd=ctx.workspace, env=command_environment(temporary), pass_fds=(status_write,), process_group=0,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         os.close(status_read)
         raise ToolError(f"the command cannot be started: {error}.") from error
     finally:
         os.close(status_write)
-    guards.add(guard)
+    runners.add(runner)
     output = _Output()
-    pump = asyncio.create_task(_pump(guard, output))
-    _pumps[guard] = pump
-    pump.add_done_callback(lambda _: _pumps.pop(guard, None))
+    pump = asyncio.create_task(_pump(runner, output))
+    _pumps[runner] = pump
+    pump.add_done_callback(lambda _: _pumps.pop(runner, None))
     try:
         async with asyncio.timeout(timeout_seconds):
             status = await _status(status_read)
     except TimeoutError:
-        await _end(guard)
+        await _end(runner)
         raise ToolError(f"the command was killed after {timeout_seconds} seconds.\n{output.text()}") from None
     except asyncio.CancelledError:
-        await _end(guard)
+        await _end(runner)
         raise
     finally:
         await asyncio.wait({pump}, timeout=DRAIN_SECONDS)
         output.closed = True
-        guards -= {known for known in guards if known.returncode is not None and known not in _pumps}
+        runners -= {known for known in runners if known.returncode is not None and known not in _pumps}
     return _result(status, output)
 
 
-async def _pump(guard: asyncio.subprocess.Process, output: _Output) -> None:
+def _policy(ctx: ToolContext, temporary: Path) -> sandbox.SandboxPolicy:
+    for root in ctx.roots:
+        if not root.exists():
+            root.mkdir(parents=True)  # a rule needs something to hold on to
+    return sandbox.command_policy(
+        workspace=ctx.workspace, roots=ctx.roots, temporary=temporary, private=ctx.private_paths
+    )
+
+
+def _temporary(ctx: ToolContext) -> Path:
+    """The agent's own TMPDIR and HOME, made at its first command."""
+    (ctx.temporary / "home").mkdir(parents=True, exist_ok=True, mode=0o700)
+    return ctx.temporary
+
+
+async def _pump(runner: asyncio.subprocess.Process, output: _Output) -> None:
     """Read to the end, whatever comes: a pipe that is not read to its end is never closed."""
-    assert guard.stdout is not None and guard.stdin is not None
-    while data := await guard.stdout.read(65536):
+    assert runner.stdout is not None and runner.stdin is not None
+    while data := await runner.stdout.read(65536):
         output.add(data)
         if output.total > OUTPUT_LIMIT_BYTES and not output.closed:
             output.closed = True
-            guard.stdin.close()  # without waiting: the guard has only ended once its output is read
+            runner.stdin.close()  # without waiting: the runner has only ended once its output is read
 
 
-async def _status(descriptor: int) -> dict[str, int]:
-    """The guard's one line, when the shell has ended; empty where the guard itself was killed."""
+async def _status(descriptor: int) -> dict[str, Any]:
+    """The runner's one line, when the shell has ended; empty where the runner itself was killed."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(
@@ -127,25 +143,27 @@ async def _status(descriptor: int) -> dict[str, int]:
     )
     try:
         line = await reader.readline()
-        status: dict[str, int] = json.loads(line) if line else {}
+        status: dict[str, Any] = json.loads(line) if line else {}
         return status
     finally:
         transport.close()
 
 
-async def _end(guard: asyncio.subprocess.Process) -> None:
-    """Close the guard's stdin: it kills all below it and leaves."""
-    assert guard.stdin is not None
-    guard.stdin.close()
-    await guard.wait()
+async def _end(runner: asyncio.subprocess.Process) -> None:
+    """Close the runner's stdin: it kills all below it and leaves."""
+    assert runner.stdin is not None
+    runner.stdin.close()
+    await runner.wait()
 
 
-def _result(status: dict[str, int], output: _Output) -> ToolResult:
+def _result(status: dict[str, Any], output: _Output) -> ToolResult:
     text = output.text()
     if output.total > OUTPUT_LIMIT_BYTES:
         raise ToolError(f"the command was killed: it wrote more than {OUTPUT_LIMIT_BYTES:,} bytes.\n{text}")
     if not status:
-        raise ToolError(f"the command's guard was killed.\n{text}")
+        raise ToolError(f"the command's runner was killed.\n{text}")
+    if "error" in status:
+        raise ToolError(f"the command was not run: {status['error']}. Go on with the file tools.")
     code = status["exit_code"]
     how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
     left = f"; {status['left']} background processes go on until this agent ends" if status["left"] else ""

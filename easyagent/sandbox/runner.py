@@ -1,19 +1,21 @@
-"""Runs one shell command so that nothing of it outlives its agent. Standard library only, run by path.
+"""Runs one shell command, confined, so that nothing of it outlives its agent. Standard library only, run by path.
 
-`command_guard.py STATUS_FD AGENT_PID COMMAND`: the guard is the parent of the shell and, on Linux, the reaper of all
-that the shell leaves behind. It writes one JSON line to STATUS_FD when the shell ends, and stays while
-background processes run. When its stdin ends or the agent's process is gone, it kills everything below it: the
-end of stdin alone would not come where a forked child of the agent holds the pipe open.
+`runner.py STATUS_FD AGENT_PID POLICY COMMAND`: the runner confines itself by the policy (JSON, `null` for none), is the
+parent of the shell and, on Linux, the reaper of all that the shell leaves behind. It writes one JSON line to STATUS_FD
+when the shell ends, or when the sandbox could not be had, and then nothing was run. It stays while background processes
+run. When its stdin ends or the agent's process does, the agent that ran it is gone: it kills everything below it.
 """
 
 import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
 KILL_SECONDS = 5.0
@@ -97,8 +99,23 @@ def watched(pid: int) -> "int | None":
         return None
 
 
+def confined(policy: "dict[str, Any] | None") -> str:
+    """Confine this process; why it could not, or ""."""
+    if policy is None:
+        return ""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from confine import confine  # type: ignore[import-not-found]
+
+    return str(confine(policy["read"], policy["write"], network=policy["network"]))
+
+
 def main() -> None:
-    status_fd, agent_pid, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    status_fd, agent_pid, policy, command = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
+    agent = watched(agent_pid)
+    fault = confined(policy)
+    if fault:
+        os.write(status_fd, json.dumps({"error": fault}).encode() + b"\n")
+        return
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wake_read, wake_write = os.pipe()
@@ -120,7 +137,6 @@ def main() -> None:
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
     poll.register(wake_read, select.POLLIN)
-    agent = watched(agent_pid)
     if agent is not None:
         poll.register(agent, select.POLLIN)
     told = False
@@ -137,6 +153,7 @@ def main() -> None:
                 os.read(wake_read, 512)
             elif descriptor == agent or not os.read(0, 512):
                 kill_all(shell.pid)
+                shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
                 return
 
 
