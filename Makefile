@@ -11,8 +11,9 @@ run: $(VENV)/lab.stamp
 	@echo
 	@echo "The same notebook in JupyterLab, with live cards:  make lab"
 
+# JupyterLab wants to be told when it runs as root, as in containers.
 lab: $(VENV)/lab.stamp
-	$(BIN)/jupyter lab notebooks/01_quickstart.ipynb
+	$(BIN)/jupyter lab $(shell test "$$(id -u)" = 0 && echo --allow-root) notebooks/01_quickstart.ipynb
 
 test: $(VENV)/test.stamp chromium
 	$(BIN)/python -m pytest
@@ -22,6 +23,9 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@command -v npx >/dev/null || { echo "npx is not here: card.js is not type-checked"; exit 0; }; \
+	    npx --yes --package typescript@5 tsc --noEmit --allowJs --checkJs --strict --target es2022 --module es2022 \
+	    --lib es2022,dom,dom.iterable jupyter_subagents/static/card.js
 	$(BIN)/python -m pytest tests/meta
 
 format: $(VENV)/dev.stamp
