@@ -8,19 +8,20 @@ import dataclasses
 import os
 import signal
 import sys
-import threading
 
 from pydantic import ValidationError
 
 from easyagent.demo import DEMO_MODEL_ID, DemoAddress, DemoSettings
 from easyagent.demo.policy import decide
 from easyagent.openai_server import ChatReply, ChatRequest, OpenAIServer
+from easyagent.processes import ParentWatch
 
 _PIECES_PER_PACE = 10
 
 
 def main() -> int:
     """Read the settings line, serve until stdin ends or SIGTERM, return the exit status."""
+    parent = os.getppid()  # asked first: a parent that dies meanwhile is not to be mistaken for its successor
     line, rest_open = _read_line()
     try:
         settings = DemoSettings.model_validate_json(line)
@@ -28,11 +29,11 @@ def main() -> int:
         print(f"easyagent.demo: the first line of stdin must be its settings as JSON: {error}", file=sys.stderr)
         return 2
     if rest_open:
-        asyncio.run(_serve(settings))
+        asyncio.run(_serve(settings, parent))
     return 0
 
 
-async def _serve(settings: DemoSettings) -> None:
+async def _serve(settings: DemoSettings, parent: int) -> None:
     async def answer(request: ChatRequest) -> ChatReply:
         await asyncio.sleep(settings.pace_seconds)
         reply = await asyncio.to_thread(decide, request.body)
@@ -47,7 +48,7 @@ async def _serve(settings: DemoSettings) -> None:
     server = OpenAIServer(answer, models=[DEMO_MODEL_ID], token=settings.token)
     address = DemoAddress(base_url=await server.start())
     print(address.model_dump_json(), flush=True)
-    threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
+    ParentWatch(lambda line: None, lambda: _set(loop, stop), parent_pid=parent).start()
     await stop.wait()
     await server.aclose()
 
@@ -64,9 +65,8 @@ def _read_line() -> tuple[bytes, bool]:
     return line, True
 
 
-def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    while os.read(0, 4096):
-        pass
+def _set(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """In the watching thread."""
     with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending anyway
         loop.call_soon_threadsafe(stop.set)
 

@@ -13,6 +13,7 @@ import pytest
 from easyagent.testing import FakeOpenAI, call, calls, for_main, for_sub_agent, hang
 
 GONE_SECONDS = 10
+FORK = "import os, time\npid = os.fork()\nif pid == 0:\n    time.sleep(600)\npid"
 
 
 def start(number: int, *, background: bool = True) -> object:
@@ -45,21 +46,27 @@ def test_no_process_outlives_its_kernel(start_kernel: Callable, fake, how: str) 
     assert alive == []
 
 
-def test_the_demo_model_ends_with_a_killed_kernel(start_kernel: Callable) -> None:
+def test_the_demo_model_ends_with_a_killed_kernel_even_where_a_forked_child_lives_on(start_kernel: Callable) -> None:
     kernel = start_kernel()
     assert kernel.run("%%agent\nhello").status == "ok"
     processes = kernel.processes()
     assert any("easyagent.demo" in " ".join(process.cmdline()) for process in processes)
-    kernel.kill()
-    _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
-    assert alive == []
+    forked = kernel.run(FORK)
+    child = psutil.Process(int(forked.result))
+    try:
+        kernel.kill()
+        _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
+        assert alive == []
+        assert child.is_running()
+    finally:
+        child.kill()
 
 
 def test_a_forked_child_of_the_kernel_keeps_nothing_alive(start_kernel: Callable, fake, workspace: Path) -> None:
     kernel = start_kernel(OPENAI_BASE_URL=fake.base_url)
     cell = begin_with_two_hanging_agents(kernel, fake, live=True)
     kernel.wait(cell)
-    forked = kernel.run("import os, time\npid = os.fork()\nif pid == 0:\n    time.sleep(600)\npid", live=True)
+    forked = kernel.run(FORK, live=True)
     child = psutil.Process(int(forked.result))
     processes = [process for process in kernel.processes() if process != child]
     try:
