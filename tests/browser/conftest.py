@@ -149,8 +149,10 @@ class Lab:
         self.page.screenshot(path=str(SHOTS / f"{name}.png"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser for one module's tests: playwright's loop counts as running in this thread for as long as it
+    lives, so a longer scope would keep every later test from `asyncio.run`."""
     assert CHROMIUM, "no Chromium found; `make test` installs Debian's where apt is available"
     with sync_playwright() as playwright:
         instance = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
