@@ -11,53 +11,36 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from easyagent.agent_registry import AgentRegistry
 from easyagent.chat import ChatModel, Messages
-from easyagent.config import AgentConfig, user_config_path
+from easyagent.config import user_config_path
 from easyagent.exceptions import EasyAgentError
 from easyagent.inbox import Inbox, Incoming, Notice
 from easyagent.loop import AgentLoop, Outcome
 from easyagent.models import (
-    AgentDefinition,
+    TERMINATED,
     AgentEvent,
     Cause,
     MessageAdded,
     ModelSettings,
     RoundEnded,
     RoundStarted,
+    Stop,
     TextDelta,
 )
 from easyagent.permissions import Grants
 from easyagent.prompts import Language, detect_language, system_prompt
 from easyagent.sandbox import temporary_directory
-from easyagent.subagents import Launcher, RunStore, SubAgentManager, SubAgentRun
+from easyagent.setup import Setup
+from easyagent.subagents import Launcher, RunStore, SubAgentManager, SubAgentRun, open_launcher
 from easyagent.subagents.reservations import Scope
-from easyagent.tools.base import Tool, ToolContext
+from easyagent.tools.base import ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
 
 State = Literal["idle", "running", "waiting_for_sub_agents"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """How the next rounds are driven; resolved anew for each prompt."""
-
-    config: AgentConfig
-    settings: ModelSettings
-    registry: AgentRegistry
-    definition: AgentDefinition | None = None
-    deliverables_root: str = "sub_agent_results"
-    timeout_seconds: float | None = None
-    confined: bool = False
-    """The OS sandbox holds the commands; see `easyagent.sandbox.enforcement`."""
-    private_paths: tuple[Path, ...] = ()
-    """What commands must not read wherever it lies."""
-    tools: tuple[Tool, ...] = ()
 
 
 class Conversation:
@@ -73,6 +56,7 @@ class Conversation:
         on_event: Callable[[AgentEvent], None],
         launcher: Launcher | None = None,
     ) -> None:
+        """`launcher`: where sub-agents start; shared by its giver, else the conversation's own."""
         self.id = f"main_{uuid.uuid4().hex[:12]}"
         self.label, self.workspace = label, workspace.resolve()
         self._setup, self._open_model, self._on_event = setup, open_model, on_event
@@ -87,7 +71,10 @@ class Conversation:
         self._runners: set[asyncio.subprocess.Process] = set()
         self._journal = RunStore(self.workspace).open_conversation(self.id)
         self._activity = asyncio.Event()
-        self.manager = SubAgentManager(self._scope(), emit=self._emit, notify=self._take_notice, launcher=launcher)
+        self._launcher, self._owns_launcher = launcher or open_launcher(), launcher is None
+        self.manager = SubAgentManager(
+            self._scope(), emit=self._emit, notify=self._take_notice, launcher=self._launcher
+        )
         self._listener = asyncio.create_task(self._start_rounds_when_idle())
 
     # ---- what callers do
@@ -138,19 +125,21 @@ class Conversation:
         while not self._is_settled():
             await self._activity.wait()
 
-    async def aclose(self, cause: Cause = Cause.TERMINATED) -> list[SubAgentRun]:
+    async def aclose(self, stop: Stop = TERMINATED) -> list[SubAgentRun]:
         """End the round and all sub-agents; returns those that were still alive. Prompts that wait are not run."""
         if self._closed:
             return []
         self._closed = True
         self._listener.cancel()
         self.interrupt()
-        stopped = await self.manager.stop_all(cause)
+        stopped = await self.manager.stop_all(stop)
         with contextlib.suppress(asyncio.CancelledError):
             await self._listener
         async with self._turn:
             await self._close_model()
             await end_commands(self._runners)
+            if self._owns_launcher:
+                await self._launcher.aclose()
             shutil.rmtree(temporary_directory(self.id), ignore_errors=True)
             self._journal.close()
         return stopped

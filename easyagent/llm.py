@@ -1,4 +1,4 @@
-"""The chat model an agent talks to. The only module that loads the openai package, and late: it is heavy.
+"""The chat model an agent talks to. The openai package is loaded late: it is heavy.
 
 Requests go through `client.post` with messages encoded once each: `chat.completions.create` walks the
 whole list at every call, which makes a long conversation quadratic. openai stays in charge of keys,
@@ -10,23 +10,16 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from easyagent.chat import STREAM_DONE, Messages, Reply, ReplyBuilder, Retry
 from easyagent.exceptions import ContextTooLong, ModelError
 from easyagent.models import Usage
-
-if TYPE_CHECKING:
-    import openai
-
-NO_KEY = "no-key-needed"
-"""Sent to endpoints without a key; openai refuses an empty one."""
+from easyagent.openai_client import CONNECT_SECONDS, NO_KEY, open_client, raw_stream
 
 MAX_RETRIES = 5
-CONNECT_SECONDS = 10.0
-FIRST_BYTE_SECONDS = 600.0
 SILENT_STREAM_SECONDS = 60.0
 
 
@@ -46,7 +39,7 @@ class EndpointModel:
         self.name, self.base_url, self._temperature, self._demo = name, base_url, temperature, demo
         self._key = api_key or NO_KEY
         self._on_retry: Retry | None = None
-        self._client = _open_client(base_url, self._key, self._before_request, max_retries)
+        self._client = open_client(base_url, self._key, self._before_request, max_retries)
 
     async def complete(
         self,
@@ -99,7 +92,7 @@ class EndpointModel:
             content=body,
             options={"headers": {"Content-Type": "application/json"}},
             stream=True,
-            stream_cls=_raw_stream(),
+            stream_cls=raw_stream(),
         )
         raw: Any = response
         try:
@@ -189,7 +182,7 @@ async def choose_model(base_url: str, api_key: str | None, wanted: str | None) -
     Raises ModelError that lists what there is: up to ten ids, or the three nearest to an unknown one.
     """
     host = urlsplit(base_url).netloc.rpartition("@")[2]
-    client = _open_client(base_url, api_key or NO_KEY, None, 1)
+    client = open_client(base_url, api_key or NO_KEY, None, 1)
     try:
         page: Any = await client.get("/models", cast_to=object, options={"timeout": CONNECT_SECONDS})
         ids = [str(entry["id"]) for entry in page["data"]]
@@ -218,35 +211,6 @@ def _no_model_sentence(host: str, error: Exception) -> str:
     if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         return f"The endpoint {host} refused the key ({error.status_code}); check OPENAI_API_KEY or run %agent setup."
     return f"No model is named and {host} does not list any; name one with -m or EASYAGENT_MODEL."
-
-
-def _open_client(
-    base_url: str, api_key: str, on_request: Callable[[Any], Awaitable[None]] | None, max_retries: int
-) -> openai.AsyncOpenAI:
-    import openai
-
-    loopback = urlsplit(base_url).hostname in ("localhost", "::1") or (urlsplit(base_url).hostname or "").startswith(
-        "127."
-    )
-    http_client = openai.DefaultAsyncHttpxClient(
-        trust_env=not loopback,  # a proxy never stands between this machine and itself
-        event_hooks={"request": [on_request]} if on_request else {},
-    )
-    timeout = openai.Timeout(FIRST_BYTE_SECONDS, connect=CONNECT_SECONDS)
-    return openai.AsyncOpenAI(
-        base_url=base_url, api_key=api_key, max_retries=max_retries, timeout=timeout, http_client=http_client
-    )
-
-
-def _raw_stream() -> Any:
-    """A stream class that hands back the HTTP response itself, so that no chunk is turned into openai's models."""
-    import openai
-
-    class RawStream(openai.AsyncStream[Any]):
-        def __new__(cls, *, response: Any, **_: Any) -> Any:
-            return response
-
-    return RawStream
 
 
 def _is_cut(error: Exception) -> bool:

@@ -14,11 +14,12 @@ from pydantic import SecretStr
 from easyagent.agent_registry import AgentRegistry, get_agent_registry
 from easyagent.chat import ChatModel, Messages, Reply, Retry, ToolCall, clean, unique_calls
 from easyagent.config import AgentConfig
-from easyagent.conversation import Conversation, Setup
+from easyagent.conversation import Conversation
 from easyagent.endpoint import Endpoints, open_model
 from easyagent.models import AgentEvent, Conclusion, ModelSettings, RoundEnded, Usage
 from easyagent.openai_server import ChatReply, ChatRequest, OpenAIServer, ToolCallReply
 from easyagent.sandbox import enforcement
+from easyagent.setup import Setup
 from easyagent.tools.base import Tool
 
 LLMCall = Callable[..., Awaitable[Mapping[str, Any]]]

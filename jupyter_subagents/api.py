@@ -214,7 +214,7 @@ def _trace(run: SubAgentRun, workspace: Path) -> Trace:
         trace_id=run.run_id,
         task=run.job.task,
         status=str(run.status),
-        model=end.model if end else run.model,
+        model=end.model if end else run.job.model,
         created_at=run.job.created_at,
         completed_at=end.ended_at if end else None,
         steps=list(steps.values()),

@@ -78,6 +78,8 @@ def _kernel(notebook: Notebook) -> Iterator[str]:
         yield f"ipykernel   {version}, subshells {'yes' if subshells else 'no'}{mend}"
     shown = any(output.attached for session in notebook.sessions.values() for output in session.outputs)
     yield f"live cards  {'shown' if shown else 'not seen yet'} (ipywidgets, anywidget needed where JupyterLab runs)"
+    note = notebook.runtime.launcher.note
+    yield f"sub-agents  {note or 'start as the platform can best'}"
     held = enforcement()
     if held.confined:
         yield f"sandbox     {held.reason}: commands write only in their agent's directories, without network"

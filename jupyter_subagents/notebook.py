@@ -16,7 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from easyagent import AgentConfig, EasyAgentError, get_agent_registry, resolve_config
-from easyagent.models import Cause
+from easyagent.models import KERNEL_GONE
 from easyagent.prompts import detect_language
 from easyagent.subagents import SubAgentRun
 from jupyter_subagents.front_end import CellDisplay, kind_of
@@ -53,7 +53,7 @@ class Notebook:
 
     def session(self, label: str) -> Session:
         if label not in self.sessions:
-            self.sessions[label] = Session(label, self.workspace, self.runtime.endpoints)
+            self.sessions[label] = Session(label, self.workspace, self.runtime.endpoints, self.runtime.launcher)
         return self.sessions[label]
 
     def config(self, overrides: Mapping[str, Any] | None = None) -> AgentConfig:
@@ -139,7 +139,7 @@ class Notebook:
 
     async def _close_all(self) -> None:
         for session in list(self.sessions.values()):
-            await session.aclose(Cause.KERNEL_EXIT)
+            await session.aclose(KERNEL_GONE)
 
 
 @cache

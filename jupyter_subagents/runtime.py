@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from easyagent import Endpoints
+from easyagent.subagents import Launcher, open_launcher
 
 Result = TypeVar("Result")
 SHUTDOWN_SECONDS = 4.0
@@ -28,7 +29,7 @@ class Runtime:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="jupyter-subagents", daemon=True)
         self._thread.start()
-        self.endpoints: Endpoints = self.submit(_make_endpoints()).result()
+        self.endpoints, self.launcher = self.submit(_make_shared()).result()
         self._closers: list[Any] = []
         atexit.register(self.shut_down)
 
@@ -59,6 +60,7 @@ class Runtime:
 
     async def _close(self) -> None:
         await asyncio.gather(*(close() for close in self._closers), return_exceptions=True)
+        await self.launcher.aclose()
         await self.endpoints.aclose()
 
     def _run(self) -> None:
@@ -66,8 +68,8 @@ class Runtime:
         self.loop.run_forever()
 
 
-async def _make_endpoints() -> Endpoints:
-    return Endpoints()
+async def _make_shared() -> tuple[Endpoints, Launcher]:
+    return Endpoints(), open_launcher()
 
 
 @cache

@@ -12,17 +12,17 @@ from typing import Any
 
 from easyagent import AgentConfig, AgentDefinition, AgentRegistry, Conversation, Endpoints, Setup, open_model
 from easyagent.models import (
+    TERMINATED,
     AgentCreated,
     AgentEnded,
     AgentEvent,
-    Cause,
     ModelSettings,
     RoundEnded,
     RoundStarted,
-    SubAgentStatus,
+    Stop,
 )
 from easyagent.sandbox import enforcement
-from easyagent.subagents import SubAgentRun
+from easyagent.subagents import Launcher, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
 from jupyter_subagents.card_model import CardState
 from jupyter_subagents.outputs import CellOutput
@@ -47,11 +47,11 @@ class Prompt:
 class Session:
     """Drives one conversation and routes its events to the output they belong to. Lives on the runtime's loop."""
 
-    def __init__(self, label: str, workspace: Path, endpoints: Endpoints) -> None:
+    def __init__(self, label: str, workspace: Path, endpoints: Endpoints, launcher: Launcher) -> None:
         self.label, self.workspace = label, workspace
         self.conversation: Conversation | None = None
         self.outputs: list[CellOutput] = []
-        self._endpoints = endpoints
+        self._endpoints, self._launcher = endpoints, launcher
         self._waiting: deque[CellOutput] = deque()
         self._active: CellOutput | None = None
         self._waking: CellOutput | None = None
@@ -122,7 +122,7 @@ class Session:
         """The user stops one sub-agent; its end is told quietly. None where there is no such number."""
         run = self.runs.get(agent_id)
         if run is not None and self.conversation is not None:
-            await self.conversation.manager.stop(run, SubAgentStatus.TERMINATED, Cause.TERMINATED, quiet=True)
+            await self.conversation.manager.stop(run, quiet=True)
         return run
 
     async def stop_all(self, *, tell: bool = True) -> list[SubAgentRun]:
@@ -132,11 +132,11 @@ class Session:
         self.conversation.interrupt()
         return await self.conversation.manager.stop_all(tell=tell)
 
-    async def aclose(self, cause: Cause = Cause.TERMINATED) -> list[SubAgentRun]:
+    async def aclose(self, stop: Stop = TERMINATED) -> list[SubAgentRun]:
         """End everything for good; the outputs keep their last record."""
         if self.conversation is None:
             return []
-        stopped = await self.conversation.aclose(cause)
+        stopped = await self.conversation.aclose(stop)
         for output in self.outputs:
             output.finish()
         return stopped
@@ -177,6 +177,7 @@ class Session:
                 workspace=self.workspace,
                 open_model=open_model,
                 on_event=self._show,
+                launcher=self._launcher,
             )
         self._adopt(output)
         self.outputs.append(output)

@@ -34,7 +34,7 @@ from easyagent.models import (
     TextDelta,
 )
 from easyagent.permissions import Grants
-from easyagent.processes import ParentWatch, kill_tree
+from easyagent.processes import ParentWatch, kill_tree, name_process
 from easyagent.prompts import Language, fill, load, system_prompt
 from easyagent.sandbox import agent_policy, temporary_directory
 from easyagent.sandbox.confine import confine
@@ -66,6 +66,7 @@ class Worker:
         self._runners: set[asyncio.subprocess.Process] = set()
 
     def run(self) -> int:
+        name_process(f"easyagent-{self._job.agent_id}")
         self._confine()
         watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
         self._emit(Started(pid=os.getpid(), agent=self._job.definition.name))

@@ -57,6 +57,14 @@ class Stats(_Record):
     commands: int = 0
 
 
+class FileMark(_Record):
+    """A file as it lay before a run, by relative POSIX path, so that what the run changes can be told apart."""
+
+    path: str
+    modified_ns: int
+    size_bytes: int
+
+
 class SubAgentJob(_Record):
     """Everything a sub-agent process needs but its key, which arrives on its stdin. Written as `job.json`."""
 
@@ -85,10 +93,12 @@ class SubAgentJob(_Record):
     """The OS sandbox holds this agent and its commands."""
     private_paths: tuple[str, ...] = ()
     """Absolute paths that commands must not read wherever they lie."""
-    existing_files: tuple[str, ...] = ()
-    """Files that lay in the deliverables directory before the run; they are not this run's deliverables."""
+    model: str = ""
+    """The model's id, for the record of a run that ended before its first request."""
+    existing_files: tuple[FileMark, ...] = ()
+    """Files that lay in the deliverables directory before the run: unless changed, they are not its deliverables."""
     owner_pid: int | None = None
-    """The process that owns this run and its start time (seconds since boot): who must write `end.json`."""
+    """The kernel this run belongs to, and when that began, as `easyagent.processes.start_time` tells it."""
     owner_started: float | None = None
 
 
@@ -102,10 +112,34 @@ class FinishResult(_Record):
 
 
 class KillReceipt(_Record):
-    """What a kill found: processes ended by force, and those that would not die."""
+    """What an end from outside found alive of the tree, agent and commands, and ended; and what would not die."""
 
     processes_killed: int = 0
     still_alive: int = 0
+
+
+class Stop(_Record):
+    """Why a run was ended from outside."""
+
+    status: SubAgentStatus
+    cause: Cause
+
+
+KERNEL_GONE = Stop(status=SubAgentStatus.INTERRUPTED, cause=Cause.KERNEL_EXIT)
+TIME_IS_UP = Stop(status=SubAgentStatus.TIMEOUT, cause=Cause.TIMEOUT)
+TERMINATED = Stop(status=SubAgentStatus.TERMINATED, cause=Cause.TERMINATED)
+
+
+class AgentExit(_Record):
+    """How a sub-agent's process ended, as its launcher saw it; told once nothing of its tree lives any more."""
+
+    exit_code: int | None = None
+    """Negative for a signal; None where nobody saw it."""
+    receipt: KillReceipt = KillReceipt()
+    stop: Stop | None = None
+    runtime_seconds: int = 0
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
 
 
 class DeliveredFile(_Record):
@@ -113,7 +147,8 @@ class DeliveredFile(_Record):
 
     path: str
     size_bytes: int
-    sha256: str
+    sha256: str | None
+    """None where there was no time to read it all."""
 
 
 class SubAgentEnd(_Record):
@@ -124,6 +159,10 @@ class SubAgentEnd(_Record):
     ended_at: str
     exit_code: int | None = None
     receipt: KillReceipt = KillReceipt()
+    cpu_seconds: float | None = None
+    """Of the agent's process and its commands, where the platform tells."""
+    peak_memory_bytes: int | None = None
+    """Largest resident memory of the agent's process."""
     stats: Stats = Stats()
     usage: Usage = Usage()
     model: str = ""

@@ -6,7 +6,6 @@ when the shell ends, or when the sandbox could not be had, and then nothing was 
 run. When its stdin ends or the agent's process does, the agent that ran it is gone: it kills everything below it.
 """
 
-import ctypes
 import json
 import os
 import select
@@ -14,81 +13,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
-PR_SET_CHILD_SUBREAPER = 36
-KILL_SECONDS = 5.0
-
-
-def parents() -> dict[int, int]:
-    """Parent of each process, from /proc; empty where there is none."""
-    found: dict[int, int] = {}
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return found
-    for name in names:
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if fields[0] not in (b"Z", b"X"):
-                found[int(name)] = int(fields[1])
-    return found
-
-
-def below(root: int) -> set[int]:
-    """The live descendants of a process."""
-    tree, waiting = parents(), [root]
-    found: set[int] = set()
-    while waiting:
-        parent = waiting.pop()
-        for child, its_parent in tree.items():
-            if its_parent == parent and child not in found:
-                found.add(child)
-                waiting.append(child)
-    return found
-
-
-def reap() -> bool:
-    """Collect dead children; True where no child is left, which for a reaper proves that nothing is."""
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return True
-        if pid == 0:
-            return False
-
-
-def send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except OSError:
-        pass
-
-
-def kill_all(group: int) -> None:
-    """Stop everything below this process, look again, kill, until no child is left."""
-    end = time.monotonic() + KILL_SECONDS
-    while time.monotonic() < end:
-        seen: set[int] = set()
-        while new := below(os.getpid()) - seen:
-            for pid in new:
-                send(pid, signal.SIGSTOP)
-            seen |= new
-        for pid in seen:
-            send(pid, signal.SIGKILL)
-        try:
-            os.killpg(group, signal.SIGKILL)
-        except OSError:
-            pass
-        if reap():
-            return
-        time.sleep(0.002)
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import limits  # type: ignore[import-not-found]
+import subreaper  # type: ignore[import-not-found]
 
 
 def watched(pid: int) -> "int | None":
@@ -103,27 +32,30 @@ def confined(policy: "dict[str, Any] | None") -> str:
     """Confine this process; why it could not, or ""."""
     if policy is None:
         return ""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from confine import confine  # type: ignore[import-not-found]
 
     return str(confine(policy["read"], policy["write"], network=policy["network"]))
 
 
+def kill_all(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)  # all there is where nothing can be walked
+    except OSError:
+        pass
+    subreaper.kill_below()
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+
+
 def main() -> None:
     status_fd, agent_pid, policy, command = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
     agent = watched(agent_pid)
+    limits.apply()  # before the sandbox, which forbids to write in /proc
     fault = confined(policy)
     if fault:
         os.write(status_fd, json.dumps({"error": fault}).encode() + b"\n")
         return
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    subreaper.become_subreaper()
+    wake = subreaper.wake_on_child()
     shell = subprocess.Popen(
         ["/bin/sh", "-c", command],
         stdin=subprocess.DEVNULL,
@@ -136,24 +68,24 @@ def main() -> None:
     os.close(2)
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
-    poll.register(wake_read, select.POLLIN)
+    poll.register(wake, select.POLLIN)
     if agent is not None:
         poll.register(agent, select.POLLIN)
     told = False
     while True:
         code = shell.poll()
         if code is not None and not told:
-            os.write(status_fd, json.dumps({"exit_code": code, "left": len(below(os.getpid()))}).encode() + b"\n")
+            left = sum(subreaper.below(os.getpid()).values())
+            os.write(status_fd, json.dumps({"exit_code": code, "left": left}).encode() + b"\n")
             os.close(status_fd)
             told = True
-        if told and reap():
+        if told and subreaper.reap():
             return
         for descriptor, _ in poll.poll():
-            if descriptor == wake_read:
-                os.read(wake_read, 512)
+            if descriptor == wake:
+                os.read(wake, 512)
             elif descriptor == agent or not os.read(0, 512):
                 kill_all(shell.pid)
-                shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
                 return
 
 

@@ -6,12 +6,22 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from easyagent.environment import agent_environment
-from easyagent.models import AgentEvent, KillReceipt, ModelSettings, SubAgentJob, parse_event
+from easyagent.models import (
+    TIME_IS_UP,
+    AgentEvent,
+    AgentExit,
+    KillReceipt,
+    ModelSettings,
+    Stop,
+    SubAgentJob,
+    parse_event,
+)
 from easyagent.processes import kill_tree
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -30,41 +40,84 @@ class Handle(Protocol):
         """One control line to the sub-agent; lost where it has ended."""
         ...
 
-    async def wait(self) -> tuple[int, KillReceipt]:
-        """Exit code, and what was killed, once the whole tree is dead."""
+    def hold_clock(self, held: bool) -> None:
+        """Let the agent's time stand still, as while it waits for the user, or run on."""
         ...
 
-    def terminate(self, grace_seconds: float) -> Coroutine[Any, Any, None]:
+    async def wait(self) -> AgentExit:
+        """How it ended, once the whole tree is dead."""
+        ...
+
+    def terminate(self, stop: Stop, grace_seconds: float) -> Coroutine[Any, Any, None]:
         """Ask it to save and end, then kill its tree; returns when it is dead."""
         ...
 
 
 class Launcher(Protocol):
-    """Starts sub-agents somewhere. The manager is its only caller."""
+    """Starts sub-agents somewhere and ends each at its job's time limit. The manager is its only caller."""
+
+    note: str
+    """One sentence where it works in another way than it should; else empty."""
 
     async def start(self, job: SubAgentJob, job_file: Path, settings: ModelSettings) -> Handle:
         """Start one. Raises OSError where no process can be had."""
         ...
 
+    async def aclose(self) -> None:
+        """Give back what it holds; its sub-agents have ended before."""
+        ...
+
+
+async def read_events(stream: asyncio.StreamReader) -> AsyncIterator[AgentEvent]:
+    """The events of a sub-agent's stdout, to its end."""
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # a line over MAX_LINE_BYTES: what was buffered is dropped, the stream goes on
+            continue
+        if not line:
+            return
+        yield parse_event(line)
+
+
+class Clock:
+    """The time limit of a run on the monotonic clock, which can be held."""
+
+    def __init__(self, seconds: float, on_end: Callable[[], None]) -> None:
+        self._left, self._on_end = seconds, on_end
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.hold(False)
+
+    def hold(self, held: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if held and self._timer is not None:
+            self.cancel()
+            self._left -= loop.time() - self._since
+        elif not held and self._timer is None:
+            self._since = loop.time()
+            self._timer = loop.call_later(self._left, self._on_end)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
 
 class LocalHandle:
     """A sub-agent as a process of this machine, leader of its own session."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, timeout_seconds: float) -> None:
         self._process = process
         self.pid = process.pid
+        self._started = time.monotonic()
+        self._stop: Stop | None = None
         self._receipt: asyncio.Task[KillReceipt] | None = None
+        self._clock = Clock(timeout_seconds, self._on_time_up)
 
-    async def events(self) -> AsyncIterator[AgentEvent]:
+    def events(self) -> AsyncIterator[AgentEvent]:
         assert self._process.stdout is not None
-        while True:
-            try:
-                line = await self._process.stdout.readline()
-            except ValueError:  # a line over MAX_LINE_BYTES: what was buffered is dropped, the stream goes on
-                continue
-            if not line:
-                return
-            yield parse_event(line)
+        return read_events(self._process.stdout)
 
     def send(self, control: Mapping[str, Any]) -> None:
         stdin = self._process.stdin
@@ -72,20 +125,30 @@ class LocalHandle:
         if not stdin.is_closing():
             stdin.write(json.dumps(control).encode() + b"\n")
 
-    async def wait(self) -> tuple[int, KillReceipt]:
+    def hold_clock(self, held: bool) -> None:
+        self._clock.hold(held)
+
+    async def wait(self) -> AgentExit:
         code = await self._process.wait()
+        self._clock.cancel()
         receipt = await asyncio.shield(self._kill())
         if self._process.stdin is not None:
             self._process.stdin.close()
-        return code, receipt
+        runtime = int(time.monotonic() - self._started)
+        return AgentExit(exit_code=code, receipt=receipt, stop=self._stop, runtime_seconds=runtime)
 
-    async def terminate(self, grace_seconds: float) -> None:
+    async def terminate(self, stop: Stop, grace_seconds: float) -> None:
+        self._stop = self._stop or stop
         self.send({"type": "stop"})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
                 await self._process.wait()
         await asyncio.shield(self._kill())
         await self._process.wait()
+
+    def _on_time_up(self) -> None:
+        self._stop = self._stop or TIME_IS_UP
+        self._kill()
 
     def _kill(self) -> asyncio.Task[KillReceipt]:
         """Kill what is left of the tree, once; in a thread, because it looks through all processes."""
@@ -99,7 +162,10 @@ class LocalHandle:
 
 
 class LocalLauncher:
-    """Plain processes: `python -m easyagent.batch JOB`, settings and key over stdin."""
+    """Plain processes: `python -m easyagent.batch JOB`, settings and key over stdin. On every platform."""
+
+    def __init__(self, note: str = "") -> None:
+        self.note = note
 
     async def start(self, job: SubAgentJob, job_file: Path, settings: ModelSettings) -> LocalHandle:
         with (job_file.parent / "stderr.log").open("wb") as errors:
@@ -119,4 +185,7 @@ class LocalLauncher:
             )
         assert process.stdin is not None
         process.stdin.write(settings.line() + b"\n")
-        return LocalHandle(process)
+        return LocalHandle(process, job.timeout_seconds)
+
+    async def aclose(self) -> None:
+        pass

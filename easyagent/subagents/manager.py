@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from easyagent.exceptions import SubAgentError
 from easyagent.inbox import Notice
 from easyagent.models import (
+    TERMINATED,
     AgentCreated,
     AgentDefinition,
     AgentEnded,
     AgentEvent,
+    AgentExit,
     Cause,
     Conclusion,
-    KillReceipt,
     ModelSettings,
+    Stop,
     SubAgentEnd,
     SubAgentStatus,
 )
-from easyagent.sandbox import temporary_directory
 from easyagent.subagents import reports
-from easyagent.subagents.ending import make_end
-from easyagent.subagents.launcher import Launcher, LocalLauncher
+from easyagent.subagents.ending import make_end, record_end
+from easyagent.subagents.launcher import Launcher
 from easyagent.subagents.reservations import Reservations, Scope
 from easyagent.subagents.run import SubAgentRun
-from easyagent.subagents.store import RunStore, archive_earlier_record, delivered_files
+from easyagent.subagents.store import RunStore, archive_earlier_record
 from easyagent.tools.base import SubAgentRequest
 
 HEARTBEAT_SECONDS = 60.0
@@ -47,13 +47,13 @@ class SubAgentManager:
         *,
         emit: Callable[[AgentEvent], None],
         notify: Callable[[Notice], None],
-        launcher: Launcher | None = None,
+        launcher: Launcher,
     ) -> None:
         self.scope = scope
         self.runs: dict[int, SubAgentRun] = {}
         self.round_id: str | None = None
         self._emit, self._notify = emit, notify
-        self._launcher: Launcher = launcher or LocalLauncher()
+        self._launcher = launcher
         self._store = RunStore(scope.workspace)
         self._reservations = Reservations(self.runs)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +84,7 @@ class SubAgentManager:
             message = f"there is no sub-agent {agent_id} in this conversation; known: {known}."
             return {"success": False, "agent_id": agent_id, "status": "unknown", "message": message}
         run.told = run.told or run.live
-        end = await self.stop(run, SubAgentStatus.TERMINATED, Cause.TERMINATED)
+        end = await self.stop(run)
         return reports.terminated_result(run, end)
 
     def status(self, agent_ids: list[int]) -> dict[str, Any]:
@@ -123,24 +123,23 @@ class SubAgentManager:
             raise
         return run
 
-    async def stop(self, run: SubAgentRun, status: SubAgentStatus, cause: Cause, *, quiet: bool = False) -> SubAgentEnd:
+    async def stop(self, run: SubAgentRun, stop: Stop = TERMINATED, *, quiet: bool = False) -> SubAgentEnd:
         """End a run from outside; returns when its whole process tree is dead and the end is recorded."""
         if run.live:
             run.quiet = run.quiet or quiet
-            run.ask_to_stop(status, cause)
+            run.ask_to_stop(stop)
             if run.handle is not None:
-                await run.handle.terminate(GRACE_SECONDS)
+                await run.handle.terminate(stop, GRACE_SECONDS)
         await run.ended.wait()
         assert run.end is not None
         return run.end
 
-    async def stop_all(self, cause: Cause = Cause.TERMINATED, *, tell: bool = False) -> list[SubAgentRun]:
+    async def stop_all(self, stop: Stop = TERMINATED, *, tell: bool = False) -> list[SubAgentRun]:
         """End every live run at the same time; returns them. Unless `tell`, their ends send no notice."""
         stopped = self.live_runs
         for run in stopped:
             run.told = run.told or not tell
-        status = SubAgentStatus.INTERRUPTED if cause is Cause.KERNEL_EXIT else SubAgentStatus.TERMINATED
-        await asyncio.gather(*(self.stop(run, status, cause, quiet=True) for run in stopped))
+        await asyncio.gather(*(self.stop(run, stop, quiet=True) for run in stopped))
         return stopped
 
     # ---- inside
@@ -152,20 +151,20 @@ class SubAgentManager:
             archive_earlier_record(run.deliverables)
             run.handle = await self._launcher.start(run.job, job_file, self._settings(run.job.definition))
         except (OSError, ValueError) as error:
-            await self._record(run, exit_code=None, error=str(error))
+            await self._record(run, AgentExit(), error=str(error))
             del self.runs[run.job.agent_id]
             raise SubAgentError("spawn_failed", f"the sub-agent's process could not be started: {error}.") from error
         self._keep(self._follow(run))
         if run.stop is not None:  # asked for while there was no process yet
-            await run.handle.terminate(0.0)
+            await run.handle.terminate(run.stop, 0.0)
 
     async def _abandon(self, run: SubAgentRun, beginning: asyncio.Task[None]) -> None:
         """End a run whose start was interrupted; its end is told later, quietly."""
         run.quiet = True
-        run.ask_to_stop(SubAgentStatus.TERMINATED, Cause.TERMINATED)
+        run.ask_to_stop(TERMINATED)
         await asyncio.wait({beginning})
         if beginning.exception() is None:
-            await self.stop(run, SubAgentStatus.TERMINATED, Cause.TERMINATED)
+            await self.stop(run)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that lives as long as its work: the loop itself holds tasks weakly."""
@@ -193,8 +192,8 @@ class SubAgentManager:
                 summary=job.summary,
                 deliverables_dir=job.deliverables_dir,
                 timeout_seconds=job.timeout_seconds,
-                background=run.background,
-                model=run.model,
+                background=job.run_in_background,
+                model=job.model,
             )
         )
 
@@ -208,47 +207,29 @@ class SubAgentManager:
         if run.heartbeat.is_set():
             return
         run.told = True
-        end = await self.stop(run, SubAgentStatus.FAILED, Cause.CRASH)
+        end = await self.stop(run, Stop(status=SubAgentStatus.FAILED, cause=Cause.CRASH))
         del self.runs[run.job.agent_id]
         log = f".subagents/runs/{run.run_id}/stderr.log"
         detail = end.error or f"it ended with exit code {end.exit_code} before its first sign of life"
         raise SubAgentError("spawn_failed", f"the sub-agent could not be started: {detail}; see {log}.")
 
     async def _follow(self, run: SubAgentRun) -> None:
-        """Read a run's events to its end, enforce its deadline, record how it ended."""
+        """Read a run's events to its end, record how it ended."""
         assert run.handle is not None
-        loop = asyncio.get_running_loop()
-        deadline = loop.call_later(run.job.timeout_seconds, self._on_deadline, run)
-        try:
-            async for event in run.handle.events():
-                run.take(event)
-                if not isinstance(event, Conclusion):  # the recorded end says it, once the process is gone
-                    self._emit(event.model_copy(update={"agent_id": run.job.agent_id}))
-            exit_code, receipt = await run.handle.wait()
-        finally:
-            deadline.cancel()
-        await self._record(run, exit_code=exit_code, receipt=receipt)
+        async for event in run.handle.events():
+            run.take(event)
+            if not isinstance(event, Conclusion):  # the recorded end says it, once the process is gone
+                self._emit(event.model_copy(update={"agent_id": run.job.agent_id}))
+        await self._record(run, await run.handle.wait())
 
-    def _on_deadline(self, run: SubAgentRun) -> None:
-        if run.live:
-            run.ask_to_stop(SubAgentStatus.TIMEOUT, Cause.TIMEOUT)
-            assert run.handle is not None
-            self._keep(run.handle.terminate(0.0))
-
-    async def _record(
-        self, run: SubAgentRun, *, exit_code: int | None, receipt: KillReceipt | None = None, error: str | None = None
-    ) -> None:
-        """Write end.json once, complete the conversation's record, tell who must know."""
-        journal = self._store.summary(run.run_id)
-        finish = self._store.result(run.run_id)
-        await asyncio.to_thread(shutil.rmtree, temporary_directory(run.run_id), ignore_errors=True)
-        files = await asyncio.to_thread(delivered_files, run.deliverables, run.before)
-        end = make_end(run, journal, finish, files, exit_code=exit_code, receipt=receipt, error=error)
+    async def _record(self, run: SubAgentRun, ended: AgentExit, *, error: str | None = None) -> None:
+        """See that the end is on disk, once, then tell who must know."""
+        ended = ended.model_copy(update={"stop": ended.stop or run.stop})
         try:
-            end = await asyncio.to_thread(self._store.write_end, run.run_id, end)
-            await asyncio.to_thread(self._store.complete_snapshot, run.job, end, journal)
+            end = await asyncio.to_thread(record_end, self._store, run.job, ended, error=error)
         except OSError as fault:
-            end = end.model_copy(update={"error": f"its record could not be written: {fault}"})
+            fault_sentence = f"its record could not be written: {fault}"
+            end = make_end(run.job, ended, run.journal, self._store.result(run.run_id), (), error=fault_sentence)
         run.end, run.status = end, end.status
         run.ended.set()
         self._emit(AgentEnded(agent_id=run.job.agent_id, run_id=run.run_id, end=end))
@@ -263,7 +244,7 @@ class SubAgentManager:
             await run.ended.wait()
         except asyncio.CancelledError:
             run.told = not run.live
-            await asyncio.shield(self.stop(run, SubAgentStatus.TERMINATED, Cause.TERMINATED, quiet=True))
+            await asyncio.shield(self.stop(run, quiet=True))
             raise
         assert run.end is not None
         return run.end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from easyagent.inbox import Notice
-from easyagent.models import SubAgentEnd, SubAgentStatus
+from easyagent.models import SubAgentEnd, SubAgentJob, SubAgentStatus
 from easyagent.prompts import Language, fill, load
 from easyagent.strings import strings
 from easyagent.subagents.run import SubAgentRun
@@ -26,10 +26,10 @@ def running_result(run: SubAgentRun) -> dict[str, Any]:
         "deliverables_dir": job.deliverables_dir,
         "sub_conversation_id": run.run_id,
         "background": True,
-        "model": run.model,
+        "model": job.model,
         "timeout_seconds": int(job.timeout_seconds) if job.timeout_seconds.is_integer() else job.timeout_seconds,
         "automatic_notification": True,
-        **({"existing_files": list(job.existing_files)} if job.existing_files else {}),
+        **_existing(job),
     }
 
 
@@ -54,11 +54,15 @@ def ended_result(run: SubAgentRun, end: SubAgentEnd) -> dict[str, Any]:
     }
     if job.output_schema is not None:
         result["result"] = end.result
-    if job.existing_files:
-        result["existing_files"] = list(job.existing_files)
+    result |= _existing(job)
     if end.error:
         result["error_detail"] = end.error
     return result
+
+
+def _existing(job: SubAgentJob) -> dict[str, list[str]]:
+    names = [mark.path for mark in job.existing_files]
+    return {"existing_files": names} if names else {}
 
 
 def terminated_result(run: SubAgentRun, end: SubAgentEnd) -> dict[str, Any]:

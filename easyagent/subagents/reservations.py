@@ -52,8 +52,6 @@ class Reservations:
         """Take number, slot and directories for an acceptable request, before anything of it is started."""
         definition, deliverables, write_paths = self.check(request, scope)
         agent_id = self.number(request)
-        directory = scope.workspace / deliverables
-        before = mark_files(directory)
         job = SubAgentJob(
             agent_id=agent_id,
             sub_conversation_id=f"conv_{uuid.uuid4().hex[:12]}",
@@ -74,12 +72,12 @@ class Reservations:
             created_at=utc_now(),
             parent_trace_id=scope.conversation_id,
             spawned_by_tool=call_id or None,
-            existing_files=tuple(before),
+            model=definition.model or scope.settings.name,
+            existing_files=mark_files(scope.workspace / deliverables),
             owner_pid=os.getpid(),
             owner_started=start_time(os.getpid()),
         )
-        model = definition.model or scope.settings.name
-        run = self._runs[agent_id] = SubAgentRun(job, directory, before, model, request.run_in_background)
+        run = self._runs[agent_id] = SubAgentRun(job)
         return run
 
     def check(self, request: SubAgentRequest, scope: Scope) -> tuple[AgentDefinition, str, tuple[str, ...]]:

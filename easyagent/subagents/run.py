@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from easyagent.journal import JournalSummary
-from easyagent.models import AgentEvent, Cause, Started, SubAgentEnd, SubAgentJob, SubAgentStatus, WrapUp
+from easyagent.models import AgentEvent, Started, Stop, SubAgentEnd, SubAgentJob, SubAgentStatus, WrapUp
 from easyagent.subagents.launcher import Handle
-from easyagent.subagents.store import FileMarks
 
 
 @dataclass(slots=True)
@@ -18,17 +17,13 @@ class SubAgentRun:
     """Live state of one sub-agent. `journal` is the fold of its events; `end` is set once, when it has ended."""
 
     job: SubAgentJob
-    deliverables: Path
-    before: FileMarks
-    model: str
-    background: bool
     handle: Handle | None = None
     status: SubAgentStatus = SubAgentStatus.STARTING
     journal: JournalSummary = field(default_factory=JournalSummary)
     started_at: float = field(default_factory=time.monotonic)
     heartbeat: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    stop: tuple[SubAgentStatus, Cause] | None = None
+    stop: Stop | None = None
     """Why it is being ended from outside; the first reason holds."""
     end: SubAgentEnd | None = None
     told: bool = False
@@ -40,6 +35,10 @@ class SubAgentRun:
     @property
     def run_id(self) -> str:
         return self.job.sub_conversation_id
+
+    @property
+    def deliverables(self) -> Path:
+        return Path(self.job.workspace, self.job.deliverables_dir)
 
     @property
     def live(self) -> bool:
@@ -58,6 +57,6 @@ class SubAgentRun:
         elif isinstance(event, WrapUp):
             self.wrapping_up = True
 
-    def ask_to_stop(self, status: SubAgentStatus, cause: Cause) -> None:
+    def ask_to_stop(self, stop: Stop) -> None:
         if self.stop is None and self.live:
-            self.stop = (status, cause)
+            self.stop = stop

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,14 +30,14 @@ from easyagent.journal import (
     write_atomically,
     write_snapshot,
 )
-from easyagent.models import DeliveredFile, FinishResult, SubAgentEnd, SubAgentJob
+from easyagent.models import DeliveredFile, FileMark, FinishResult, SubAgentEnd, SubAgentJob
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 MAX_DELIVERED_FILES = 1000
 
 Record = TypeVar("Record", bound=BaseModel)
-FileMarks = dict[str, tuple[int, int]]
-"""Modification time (ns) and size of the files of a directory, by relative path."""
+HASH_SECONDS = 5.0
+"""For all files of a run: an end must not wait for hours of reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +146,44 @@ def _files_below(directory: Path) -> list[Path]:
     return sorted(found)[:MAX_DELIVERED_FILES]
 
 
-def mark_files(directory: Path) -> FileMarks:
+def mark_files(directory: Path) -> tuple[FileMark, ...]:
     """What lies in a deliverables directory before a run, so that what the run changes can be told apart."""
-    marks: FileMarks = {}
+    marks = []
     for path in _files_below(directory):
         with contextlib.suppress(OSError):  # gone meanwhile
-            information = path.lstat()
-            marks[path.relative_to(directory).as_posix()] = (information.st_mtime_ns, information.st_size)
-    return marks
+            marks.append(_mark(path, directory))
+    return tuple(marks)
 
 
-def delivered_files(directory: Path, before: FileMarks) -> tuple[DeliveredFile, ...]:
+def delivered_files(directory: Path, before: tuple[FileMark, ...]) -> tuple[DeliveredFile, ...]:
     """The files a run made or changed, sorted by path, with size and sha256."""
+    known, end = set(before), time.monotonic() + HASH_SECONDS
     delivered = []
     for path in _files_below(directory):
-        name = path.relative_to(directory).as_posix()
         with contextlib.suppress(OSError):
-            information = path.lstat()
-            if before.get(name) == (information.st_mtime_ns, information.st_size):
-                continue
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            delivered.append(DeliveredFile(path=name, size_bytes=information.st_size, sha256=digest))
+            mark = _mark(path, directory)
+            if mark not in known:
+                digest = _sha256(path, end)
+                delivered.append(DeliveredFile(path=mark.path, size_bytes=mark.size_bytes, sha256=digest))
     return tuple(delivered)
+
+
+def _mark(path: Path, directory: Path) -> FileMark:
+    information = path.lstat()
+    name = path.relative_to(directory).as_posix()
+    return FileMark(path=name, modified_ns=information.st_mtime_ns, size_bytes=information.st_size)
+
+
+def _sha256(path: Path, end: float) -> str | None:
+    """The digest of a file; None where the time is up before it is read. Raises OSError."""
+    digest = hashlib.sha256()
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+            if time.monotonic() > end:
+                return None
+    return digest.hexdigest()
 
 
 def archive_earlier_record(deliverables: Path) -> None:

@@ -21,12 +21,13 @@ from pydantic import SecretStr
 
 from easyagent.agent_registry import AgentRegistry, get_agent_registry
 from easyagent.config import AgentConfig
-from easyagent.conversation import Conversation, Setup
+from easyagent.conversation import Conversation
 from easyagent.endpoint import open_model
 from easyagent.inbox import Notice
 from easyagent.models import AgentEvent, ModelSettings
 from easyagent.permissions import Grants
-from easyagent.subagents import Launcher, SubAgentManager
+from easyagent.setup import Setup
+from easyagent.subagents import Launcher, SubAgentManager, open_launcher
 from easyagent.subagents.reservations import Scope
 from easyagent.testing.fake_openai import FakeOpenAI
 from easyagent.tools.base import ToolContext, ToolResult
@@ -123,11 +124,13 @@ async def manager_bench(
         permissions=permissions,
         max_concurrent=max_concurrent,
     )
+    launcher = launcher or open_launcher()
     bench.manager = SubAgentManager(scope, emit=bench.take, notify=bench.notices.append, launcher=launcher)
     try:
         yield bench
     finally:
         await bench.manager.stop_all()
+        await launcher.aclose()
 
 
 @asynccontextmanager

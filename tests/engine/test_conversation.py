@@ -17,8 +17,8 @@ import pytest
 from easyagent.exceptions import EasyAgentError
 from easyagent.journal import read_journal
 from easyagent.models import (
+    KERNEL_GONE,
     AgentEnded,
-    Cause,
     MessageAdded,
     RoundEnded,
     RoundStarted,
@@ -175,7 +175,7 @@ def test_the_users_own_stop_is_told_at_the_next_turn_and_wakes_nobody(tmp_path: 
         async def scenario(bench: ConversationBench) -> None:
             await bench.conversation.ask("Count them.")
             [child] = bench.conversation.manager.live_runs
-            await bench.conversation.manager.stop(child, SubAgentStatus.TERMINATED, Cause.TERMINATED, quiet=True)
+            await bench.conversation.manager.stop(child, quiet=True)
             await bench.conversation.settled()
             assert (len(main.requests), bench.conversation.has_pending) == (2, False)
             await bench.conversation.ask("And now?")
@@ -270,7 +270,7 @@ def test_prompts_wait_their_turn_and_closing_runs_none_of_them(tmp_path: Path) -
             assert [(await ask).content for ask in asked] == ["One.", "Two."]
             running, waiting = (asyncio.create_task(bench.conversation.ask(text)) for text in ("third", "fourth"))
             await reached(last)
-            stopped = await bench.conversation.aclose(Cause.KERNEL_EXIT)
+            stopped = await bench.conversation.aclose(KERNEL_GONE)
             assert [run.job.agent_id for run in stopped] == [1]
             assert stopped[0].end is not None and stopped[0].end.status is SubAgentStatus.INTERRUPTED
             assert (await running).interrupted
@@ -293,7 +293,7 @@ def test_an_interrupt_at_once_loses_no_notice(tmp_path: Path) -> None:
             conversation = bench.conversation
             await conversation.ask("Count them.")
             [child] = conversation.manager.live_runs
-            await conversation.manager.stop(child, SubAgentStatus.TERMINATED, Cause.TERMINATED, quiet=True)
+            await conversation.manager.stop(child, quiet=True)
             asking = asyncio.create_task(conversation.ask("Lost?"))
             await asyncio.sleep(0)
             conversation.interrupt()

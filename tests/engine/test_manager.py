@@ -383,7 +383,7 @@ def test_an_earlier_record_in_the_same_directory_is_kept(tmp_path: Path) -> None
 
     async def scenario(bench: ManagerBench) -> None:
         started = await bench.manager.start(request(deliverables_dir="out"))
-        await bench.manager.stop(started, SubAgentStatus.TERMINATED, Cause.TERMINATED)
+        await bench.manager.stop(started)
         assert json.loads((records / "conversations.json").read_bytes())["agent_id"] == 1
         assert [(records / f"conversations.{n}.json").read_text() for n in (1, 2)] == ["earliest", "earlier"]
 

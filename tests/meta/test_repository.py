@@ -55,7 +55,7 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize("module", [easyagent, easyagent.models])
 def test_public_names_are_sorted_and_there(module: object) -> None:
     names = module.__all__  # type: ignore[attr-defined]
-    assert names == sorted(names)
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name))  # constants first
     assert all(hasattr(module, name) for name in names)
 
 

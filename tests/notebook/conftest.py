@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -122,6 +123,10 @@ class Kernel:
     def processes(self) -> list[psutil.Process]:
         """Every process below the kernel."""
         return psutil.Process(self.pid).children(recursive=True)
+
+    def agents(self) -> list[psutil.Process]:
+        """The sub-agents' own processes."""
+        return [process for process in self.processes() if re.fullmatch(r"easyagent-\d+", process.name())]
 
     def interrupt(self) -> None:
         self._manager.interrupt_kernel()

@@ -40,7 +40,7 @@ def test_no_process_outlives_its_kernel(start_kernel: Callable, fake, how: str) 
     kernel = start_kernel(OPENAI_BASE_URL=fake.base_url)
     begin_with_two_hanging_agents(kernel, fake, live=False)
     processes = kernel.processes()
-    assert len([process for process in processes if "easyagent.batch" in " ".join(process.cmdline())]) == 2
+    assert len(kernel.agents()) == 2
     kernel.kill() if how == "kill -9" else kernel.shut_down()
     _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
     assert alive == []
@@ -137,7 +137,7 @@ def test_a_round_that_starts_late_shows_under_its_own_cell(kernel, fake) -> None
 def test_switching_the_conversation_ends_its_sub_agents_and_says_so(kernel, fake) -> None:
     cell = begin_with_two_hanging_agents(kernel, fake, live=True)
     kernel.wait(cell)
-    processes = [process for process in kernel.processes() if "easyagent.batch" in " ".join(process.cmdline())]
+    processes = kernel.agents()
     assert len(processes) == 2
     fake.script("other", match=lambda request: request.messages[-1]["content"] == "Something else.").reply("Here.")
     outcome = kernel.run("%%agent other\nSomething else.", live=True)

@@ -1,0 +1,67 @@
+"""What a kernel and the host process of its sub-agents say to each other, one JSON message each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from easyagent.models.job import AgentExit, Stop
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def line(self) -> bytes:
+        return self.model_dump_json().encode() + b"\n"
+
+
+class StartAgent(_Message):
+    """To the host, with three descriptors: the agent's stdin and stdout, and its keeper's end of the control socket."""
+
+    job_file: str
+    environment: dict[str, str]
+
+
+class StopAgent(_Message):
+    """To a keeper: end the agent; it was asked itself and has the grace to save."""
+
+    type: Literal["stop"] = "stop"
+    stop: Stop
+    grace_seconds: float
+
+
+class HoldClock(_Message):
+    """To a keeper: the agent's time stands still, or runs on."""
+
+    type: Literal["clock"] = "clock"
+    held: bool
+
+
+class AgentStarted(_Message):
+    """From a keeper: the agent's process lives."""
+
+    type: Literal["started"] = "started"
+    pid: int
+
+
+class AgentRefused(_Message):
+    """From a keeper: no process could be had; nothing was started."""
+
+    type: Literal["refused"] = "refused"
+    error: str
+
+
+class AgentGone(_Message):
+    """From a keeper, its last word: nothing of the agent lives, and its end is on disk."""
+
+    type: Literal["gone"] = "gone"
+    exit: AgentExit
+
+
+ToKeeper: TypeAdapter[StopAgent | HoldClock] = TypeAdapter(
+    Annotated[StopAgent | HoldClock, Field(discriminator="type")]
+)
+FromKeeper: TypeAdapter[AgentStarted | AgentRefused | AgentGone] = TypeAdapter(
+    Annotated[AgentStarted | AgentRefused | AgentGone, Field(discriminator="type")]
+)
