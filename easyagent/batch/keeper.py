@@ -117,6 +117,7 @@ class Keeper:
             if isinstance(message, StopAgent):
                 self._stop = self._stop or message.stop
                 self._found |= {pid for pid, runs in subreaper.below(os.getpid()).items() if runs}
+                os.kill(self._agent, signal.SIGTERM)  # it saves, and ends its commands itself
                 self._kill_at = min(self._kill_at or now + message.grace_seconds, now + message.grace_seconds)
             elif message.held and self._held_at is None:
                 self._held_at = now

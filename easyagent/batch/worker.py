@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import sys
 import time
 from datetime import UTC, datetime
@@ -63,10 +64,12 @@ class Worker:
         self._controls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[Outcome] | None = None
+        self._stop_asked = False
         self._runners: set[asyncio.subprocess.Process] = set()
 
     def run(self) -> int:
         name_process(f"easyagent-{self._job.agent_id}")
+        signal.signal(signal.SIGTERM, lambda *_: self._on_stop())
         self._confine()
         watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
         self._emit(Started(pid=os.getpid(), agent=self._job.definition.name))
@@ -106,6 +109,8 @@ class Worker:
     async def _main(self, settings: ModelSettings) -> Outcome:
         self._loop = asyncio.get_running_loop()
         self._work = asyncio.create_task(self._converse(settings))
+        if self._stop_asked:
+            self._work.cancel()
         self._drain_controls()
         try:
             return await self._work
@@ -242,10 +247,21 @@ class Worker:
                 self._obey(json.loads(line))
 
     def _obey(self, control: dict[str, Any]) -> None:
-        if control.get("type") == "stop" and self._work is not None:
-            self._work.cancel()
+        if control.get("type") == "stop":
+            self._cancel()
         elif control.get("type") == "message":
             self._inbox.put_instruction(str(control["text"]))
+
+    def _on_stop(self) -> None:
+        """SIGTERM, at any moment: the same as the control line."""
+        self._stop_asked = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
 
     def _on_parent_gone(self) -> None:
         """In the watching thread: nobody is left to work for. Nothing of this agent may live on."""

@@ -24,7 +24,7 @@ class StartAgent(_Message):
 
 
 class StopAgent(_Message):
-    """To a keeper: end the agent; it was asked itself and has the grace to save."""
+    """To a keeper: ask the agent to save and end, and kill it when the grace is over."""
 
     type: Literal["stop"] = "stop"
     stop: Stop

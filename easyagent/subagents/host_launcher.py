@@ -207,7 +207,6 @@ class HostHandle:
         return await asyncio.shield(self._exit)
 
     async def terminate(self, stop: Stop, grace_seconds: float) -> None:
-        self.send({"type": "stop"})
         self._tell(StopAgent(stop=stop, grace_seconds=grace_seconds))
         await self.wait()
 

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from textwrap import dedent
 
 import psutil
@@ -73,13 +74,21 @@ def command(kind: str, tag: str) -> str:
 
 
 def started(tag: str, count: int) -> list[psutil.Process]:
-    """The tagged processes, once there are `count`: it is asked again and again, for they tell nobody that they run."""
-    end = time.monotonic() + START_SECONDS
-    while len(found := tagged(tag)) < count:
+    """The tagged processes, once there are `count`."""
+    until(lambda: len(tagged(tag)) >= count)
+    return tagged(tag)
+
+
+def until(condition: Callable[[], bool], timeout_seconds: float = START_SECONDS) -> None:
+    """Return once a condition on other processes holds. It is asked again and again, for they tell nobody.
+
+    Raises TimeoutError.
+    """
+    end = time.monotonic() + timeout_seconds
+    while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"{len(found)} of {count} processes run")
+            raise TimeoutError("what other processes should have done has not happened")
         time.sleep(0.01)
-    return found
 
 
 def tagged(tag: str) -> list[psutil.Process]:

@@ -1,0 +1,87 @@
+"""Commands that try to outlive their agent: a stop and a time limit end each kind, to the last process."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from easyagent.models import TERMINATED, TIME_IS_UP, AgentExit
+from easyagent.subagents import HostLauncher, RunStore
+from easyagent.testing import FakeOpenAI, call, calls, hang, hostile
+from easyagent.testing.bench import settings_of
+from easyagent.testing.launcher_contract import StartedAgent, make_job
+
+PROCESSES = {"tree of 16": 16, "double fork": 1}
+CHANGING = ("pid hopper", "TERM ignored")
+"""Kinds whose processes change all the time: how many there were cannot be counted from outside."""
+
+
+@pytest.mark.parametrize("confined", [True, False], ids=["confined", "free"])
+@pytest.mark.parametrize("how", ["terminate", "timeout"])
+def test_no_tree_outlives_its_agent(
+    how: str, confined: bool, tmp_path: Path, times: Callable, reached: Callable
+) -> None:
+    async def main(fake: FakeOpenAI) -> None:
+        launcher = HostLauncher()
+        try:
+            for _ in range(times(1, 12)):
+                for number, kind in enumerate(hostile.KINDS, 1):
+                    await end_one(fake, launcher, number, kind)
+                    reached(f"hostile trees ended by {how}, {'confined' if confined else 'free'}")
+        finally:
+            await launcher.aclose()
+
+    async def end_one(fake: FakeOpenAI, launcher: HostLauncher, number: int, kind: str) -> None:
+        tag = f"tag-{uuid.uuid4().hex}"
+        script = fake.script(tag, match=tag)
+        script.reply(calls(call("run_command", command=hostile.command(kind, tag))))
+        script.repeat(hang())
+        job = make_job(
+            agent_id=number, task=f"Run {tag}.", workspace=str(tmp_path), permissions="auto", confined=confined,
+            timeout_seconds=0.2 if how == "timeout" else 600, deliverables_dir=tag,
+        )  # fmt: skip
+        job_file = RunStore(tmp_path).create(job)
+        handle = await launcher.start(job, job_file, settings_of(fake))
+        handle.hold_clock(True)
+        agent = StartedAgent(job, job_file.parent, handle)
+        ending = asyncio.create_task(agent.end())
+        await asyncio.to_thread(hostile.started, tag, PROCESSES.get(kind, 1))
+        tree = await asyncio.to_thread(settled, handle.pid, kind)
+        if how == "timeout":
+            handle.hold_clock(False)
+        else:
+            await handle.terminate(TERMINATED, 1.0)
+            assert hostile.tagged(tag) == []  # at once: the answer is a receipt
+        ended = await ending
+        assert hostile.tagged(tag) == [], kind
+        check_receipt(ended, tree, kind)
+        assert ended.stop == (TIME_IS_UP if how == "timeout" else TERMINATED)
+
+    with FakeOpenAI() as fake:
+        asyncio.run(main(fake))
+
+
+def settled(agent_pid: int, kind: str) -> int:
+    """How many processes the agent and its commands are, once that number stands."""
+    agent = psutil.Process(agent_pid)
+    counts = [0]
+
+    def stands() -> bool:
+        counts.append(sum(process.status() != psutil.STATUS_ZOMBIE for process in agent.children(recursive=True)) + 1)
+        return len(counts) > 5 and len(set(counts[-5:])) == 1
+
+    if kind not in CHANGING:
+        hostile.until(stands)
+    return counts[-1]
+
+
+def check_receipt(ended: AgentExit, tree: int, kind: str) -> None:
+    """The receipt says what `ps` said: how many there were, and that nothing is left."""
+    assert ended.receipt.still_alive == 0
+    if kind not in CHANGING:
+        assert ended.receipt.processes_killed == tree, kind
