@@ -6,16 +6,14 @@ stops at the first line that is torn, altered or out of order.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from easyagent.directory import Directory
 from easyagent.models import (
     AgentEvent,
     Conclusion,
@@ -28,6 +26,7 @@ from easyagent.models import (
     parse_event,
 )
 
+JOURNAL = "events.jsonl"
 MAX_JOURNAL_BYTES = 1 << 30
 _LINE = re.compile(rb'^(\{.*),"crc":"([0-9a-f]{8})"\}$', re.DOTALL)
 
@@ -39,13 +38,14 @@ def sealed(line: str) -> bytes:
 
 
 class Journal:
-    """Appends events to a file that this process alone writes."""
+    """Appends events to a file that this process alone writes. What an earlier writer left torn at its end is cut off,
+    and the numbers go on after its last whole event."""
 
-    def __init__(self, path: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(path, flags, 0o600)
-        self._size = os.fstat(self._descriptor).st_size
-        self._next = 0
+    def __init__(self, directory: Directory, name: str = JOURNAL) -> None:
+        self._descriptor = directory.open_file(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        earlier, self._size = _whole_events(_content(self._descriptor))
+        os.ftruncate(self._descriptor, self._size)
+        self._next = len(earlier)
 
     def append(self, event: AgentEvent) -> AgentEvent:
         """Write one event with the next sequence number; raises OSError and leaves no half line behind."""
@@ -66,25 +66,37 @@ class Journal:
         os.close(self._descriptor)
 
 
-def read_journal(path: Path) -> list[AgentEvent]:
+def read_journal(directory: Directory, name: str = JOURNAL) -> list[AgentEvent]:
     """The whole events of a journal, up to the first line that is not sound. Takes the file as hostile input."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = directory.open_file(name, os.O_RDONLY)
     except OSError:
         return []
+    try:
+        return _whole_events(_content(descriptor))[0]
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read(MAX_JOURNAL_BYTES)
+
+
+def _whole_events(data: bytes) -> tuple[list[AgentEvent], int]:
+    """The events up to the first line that is torn, altered or out of order, and how many bytes they are."""
     events: list[AgentEvent] = []
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return []
-        for raw in file.read(MAX_JOURNAL_BYTES).split(b"\n"):
-            match = _LINE.match(raw)
-            if match is None or zlib.crc32(match[1]) != int(match[2], 16):
-                break
-            event = parse_event(match[1] + b"}")
-            if event.seq != len(events):
-                break
-            events.append(event)
-    return events
+    size = 0
+    for raw in data.split(b"\n")[:-1]:
+        match = _LINE.match(raw)
+        if match is None or zlib.crc32(match[1]) != int(match[2], 16):
+            break
+        event = parse_event(match[1] + b"}")
+        if event.seq != len(events):
+            break
+        events.append(event)
+        size += len(raw) + 1
+    return events, size
 
 
 @dataclass(slots=True)
@@ -145,28 +157,3 @@ def conversation_record(
             "token_usage": {"prompt": usage.prompt, "completion": usage.completion, "total": usage.total},
         },
     }
-
-
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace a file so that a reader sees the old content or the new one. Follows no symbolic link at `path`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        descriptor = os.open(temporary, flags, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_snapshot(deliverables: Path, record: dict[str, Any]) -> None:
-    """Write `.subagent/conversations.json` below a deliverables directory, and keep git out of it."""
-    directory = deliverables / ".subagent"
-    directory.mkdir(parents=True, exist_ok=True)
-    if directory.is_symlink():
-        raise OSError(f"{directory} is a symbolic link")
-    ignore = directory / ".gitignore"
-    if not ignore.exists():
-        write_atomically(ignore, b"*\n")
-    write_atomically(directory / "conversations.json", json.dumps(record, ensure_ascii=False, indent=2).encode())

@@ -8,7 +8,6 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from easyagent.journal import read_journal
 from easyagent.models import RoundEnded, Step, SubAgentEnd, ToolFinished, ToolStarted, Trace
 from easyagent.subagents import RunStore, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
@@ -203,7 +202,7 @@ async def _wait_for(run: SubAgentRun) -> SubAgentEnd | None:
 
 def _trace(run: SubAgentRun, workspace: Path) -> Trace:
     steps: dict[str, Step] = {}
-    for event in read_journal(RunStore(workspace).directory(run.run_id) / "events.jsonl"):
+    for event in RunStore(workspace).events(run.run_id):
         if isinstance(event, ToolStarted):
             steps[event.call_id] = Step(event.call_id, event.name, event.arguments, started_at=event.time)
         elif isinstance(event, ToolFinished) and event.call_id in steps:

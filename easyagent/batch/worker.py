@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from easyagent.chat import Messages
+from easyagent.directory import Directory
 from easyagent.exceptions import EasyAgentError, ModelError
 from easyagent.inbox import Inbox
-from easyagent.journal import Journal, JournalSummary, conversation_record, write_atomically, write_snapshot
+from easyagent.journal import Journal, JournalSummary, conversation_record
 from easyagent.loop import AgentLoop, Outcome
 from easyagent.models import (
     AgentEvent,
@@ -39,6 +40,7 @@ from easyagent.processes import ParentWatch, kill_tree, name_process
 from easyagent.prompts import Language, fill, load, system_prompt
 from easyagent.sandbox import agent_policy, temporary_directory
 from easyagent.sandbox.confine import confine
+from easyagent.subagents.store import write_snapshot
 from easyagent.tools.base import StatsCounter, ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
@@ -57,7 +59,8 @@ class Worker:
         self._workspace = Path(self._job.workspace).resolve()
         self._deliverables = self._workspace / self._job.deliverables_dir
         self._language: Language = "zh" if self._job.language == "zh" else "en"
-        self._journal = Journal(self._run_directory / "events.jsonl")
+        self._directory = Directory.open(self._run_directory)
+        self._journal = Journal(self._directory)
         self._record = JournalSummary()
         self._snapshot_at = 0.0
         self._inbox = Inbox()
@@ -204,9 +207,10 @@ class Worker:
 
     def _write_result(self, finish: FinishResult) -> None:
         if finish.report is not None:
-            self._deliverables.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._deliverables / "report.md", finish.report.encode("utf-8", "replace"), mode=0o644)
-        write_atomically(self._run_directory / "result.json", finish.model_dump_json(indent=1).encode())
+            parts = Path(self._job.deliverables_dir).parts
+            with Directory.open(self._workspace, *parts, create=True) as deliverables:
+                deliverables.replace("report.md", finish.report.encode("utf-8", "replace"), mode=0o644)
+        self._directory.replace("result.json", finish.model_dump_json(indent=1).encode())
 
     def _emit(self, event: AgentEvent) -> None:
         if isinstance(event, TextDelta):
@@ -229,7 +233,7 @@ class Worker:
             runtime_seconds=int(time.monotonic() - self._started),
         )
         with contextlib.suppress(OSError):  # the journal holds it all, and the owner completes the record and says so
-            write_snapshot(self._deliverables, record)
+            write_snapshot(self._workspace, self._job, record)
 
     def _on_line(self, line: bytes) -> None:
         """In the watching thread: the first line is the settings, the others are controls."""

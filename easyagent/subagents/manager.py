@@ -148,7 +148,7 @@ class SubAgentManager:
         """Make the run's directory and its process. A start once begun is never cut short, or a process gets lost."""
         try:
             job_file = self._store.create(run.job)
-            archive_earlier_record(run.deliverables)
+            archive_earlier_record(self.scope.workspace, run.job)
             run.handle = await self._launcher.start(run.job, job_file, self._settings(run.job.definition))
         except (OSError, ValueError) as error:
             await self._record(run, AgentExit(), error=str(error))

@@ -12,25 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from easyagent.journal import (
-    Journal,
-    JournalSummary,
-    conversation_record,
-    read_journal,
-    summarize,
-    write_atomically,
-    write_snapshot,
-)
-from easyagent.models import DeliveredFile, FileMark, FinishResult, SubAgentEnd, SubAgentJob
+from easyagent.directory import Directory
+from easyagent.journal import Journal, JournalSummary, conversation_record, read_journal, summarize
+from easyagent.models import AgentEvent, DeliveredFile, FileMark, FinishResult, SubAgentEnd, SubAgentJob
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 MAX_DELIVERED_FILES = 1000
@@ -55,47 +49,55 @@ class RunStore:
 
     def create(self, job: SubAgentJob) -> Path:
         """Make the run's directory and its job.json; returns the job file. Raises OSError."""
-        path = self._make(self.directory(job.sub_conversation_id)) / "job.json"
-        write_atomically(path, job.model_dump_json(indent=1).encode())
-        return path
+        with self._open("runs", job.sub_conversation_id, create=True) as directory:
+            directory.replace("job.json", job.model_dump_json(indent=1).encode())
+            return directory.path / "job.json"
 
     def open_conversation(self, conversation_id: str) -> Journal:
         """The journal of a main conversation. Raises OSError."""
-        return Journal(self._make(self.root / "conversations" / conversation_id) / "events.jsonl")
+        with self._open("conversations", conversation_id, create=True) as directory:
+            return Journal(directory)
 
-    def _make(self, directory: Path) -> Path:
-        if self.root.is_symlink():
-            raise OSError(f"{self.root} is a symbolic link")
-        directory.mkdir(parents=True, mode=0o700)
-        ignore = self.root / ".gitignore"
-        if not ignore.exists():
-            write_atomically(ignore, b"*\n")
-        return directory
+    def _open(self, *names: str, create: bool = False) -> Directory:
+        if create:
+            with Directory.open(self.workspace, self.root.name, create=True) as root:
+                _ignore_itself(root)
+        return Directory.open(self.workspace, self.root.name, *names, create=create)
 
     def job(self, run_id: str) -> SubAgentJob | None:
-        return _read(self.directory(run_id) / "job.json", SubAgentJob)
+        return self._read(run_id, "job.json", SubAgentJob)
 
     def result(self, run_id: str) -> FinishResult | None:
-        return _read(self.directory(run_id) / "result.json", FinishResult)
+        return self._read(run_id, "result.json", FinishResult)
 
     def end(self, run_id: str) -> SubAgentEnd | None:
-        return _read(self.directory(run_id) / "end.json", SubAgentEnd)
+        return self._read(run_id, "end.json", SubAgentEnd)
+
+    def events(self, run_id: str) -> list[AgentEvent]:
+        """The whole events of a run; none where it has no directory."""
+        try:
+            with self._open("runs", run_id) as directory:
+                return read_journal(directory)
+        except OSError:
+            return []
 
     def summary(self, run_id: str) -> JournalSummary:
-        return summarize(read_journal(self.directory(run_id) / "events.jsonl"))
+        return summarize(self.events(run_id))
 
     def write_end(self, run_id: str, end: SubAgentEnd) -> SubAgentEnd:
         """Record the end. Where one is recorded already, that one holds and is returned."""
-        path = self.directory(run_id) / "end.json"
-        temporary = path.with_name(f".end.{os.getpid()}.tmp")
-        temporary.write_bytes(end.model_dump_json(indent=1).encode())
+        with self._open("runs", run_id) as directory:
+            written = directory.create("end.json", end.model_dump_json(indent=1).encode())
+        return end if written else self.end(run_id) or end
+
+    def _read(self, run_id: str, name: str, kind: type[Record]) -> Record | None:
+        """A record, or None where it is missing or not what it should be: the file is taken as hostile input."""
         try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return self.end(run_id) or end
-        finally:
-            temporary.unlink(missing_ok=True)
-        return end
+            with self._open("runs", run_id) as directory:
+                data = directory.read(name, MAX_RECORD_BYTES)
+            return kind.model_validate_json(data) if data is not None else None
+        except (OSError, ValidationError):
+            return None
 
     def run_ids(self) -> list[str]:
         """All recorded runs, oldest first."""
@@ -115,23 +117,24 @@ class RunStore:
             journal=journal,
             runtime_seconds=end.stats.runtime_seconds,
         )
-        write_snapshot(self.workspace / job.deliverables_dir, record)
+        write_snapshot(self.workspace, job, record)
 
 
-def _read(path: Path, kind: type[Record]) -> Record | None:
-    """A record, or None where it is missing or not what it should be: the file is taken as hostile input."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        information = os.fstat(descriptor)
-        if not stat.S_ISREG(information.st_mode) or information.st_size > MAX_RECORD_BYTES:
-            return None
-        try:
-            return kind.model_validate_json(file.read())
-        except ValidationError:
-            return None
+def write_snapshot(workspace: Path, job: SubAgentJob, record: dict[str, Any]) -> None:
+    """Write `.subagent/conversations.json` below the deliverables directory. Raises OSError."""
+    with _snapshots(workspace, job, create=True) as directory:
+        _ignore_itself(directory)
+        directory.replace("conversations.json", json.dumps(record, ensure_ascii=False, indent=2).encode())
+
+
+def _snapshots(workspace: Path, job: SubAgentJob, *, create: bool) -> Directory:
+    return Directory.open(workspace, *Path(job.deliverables_dir).parts, ".subagent", create=create)
+
+
+def _ignore_itself(directory: Directory) -> None:
+    """Keep git out of it."""
+    if not directory.has(".gitignore"):
+        directory.replace(".gitignore", b"*\n")
 
 
 def _files_below(directory: Path) -> list[Path]:
@@ -186,11 +189,15 @@ def _sha256(path: Path, end: float) -> str | None:
     return digest.hexdigest()
 
 
-def archive_earlier_record(deliverables: Path) -> None:
-    """Keep the conversation of an earlier run in the same directory under a name of its own."""
-    current = deliverables / ".subagent" / "conversations.json"
-    if current.is_file() and not current.is_symlink():
-        number = 1
-        while (archived := current.with_name(f"conversations.{number}.json")).exists():
-            number += 1
-        current.rename(archived)
+def archive_earlier_record(workspace: Path, job: SubAgentJob) -> None:
+    """Keep the conversation of an earlier run in the same directory under a name of its own. Raises OSError."""
+    try:
+        directory = _snapshots(workspace, job, create=False)
+    except FileNotFoundError:
+        return
+    with directory:
+        if directory.has("conversations.json"):
+            number = 1
+            while directory.has(f"conversations.{number}.json"):
+                number += 1
+            directory.rename("conversations.json", f"conversations.{number}.json")

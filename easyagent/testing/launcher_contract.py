@@ -19,7 +19,6 @@ from typing import Any
 import psutil
 
 from easyagent.builtin_agents import GENERAL_AGENT
-from easyagent.journal import read_journal
 from easyagent.models import (
     TERMINATED,
     TIME_IS_UP,
@@ -108,7 +107,7 @@ class LauncherContract:
             assert isinstance(agent.events[0], Started) and agent.events[0].pid == process.pid
             assert isinstance(agent.events[-1], Conclusion) and agent.events[-1].content == "42 plots"
             assert [event.seq for event in agent.events] == list(range(len(agent.events)))
-            assert read_journal(agent.directory / "events.jsonl") == agent.events
+            assert RunStore(tmp_path).events(agent.job.sub_conversation_id) == agent.events
             assert (tmp_path / "out" / "a.txt").read_text() == "a"
 
         self.run(tmp_path, scenario)

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from easyagent.builtin_agents import GENERAL_AGENT
+from easyagent.directory import Directory
 from easyagent.environment import agent_environment
 from easyagent.journal import read_journal
 from easyagent.models import (
@@ -134,7 +135,7 @@ def test_a_job_runs_to_its_end_and_its_journal_is_whole(tmp_path: Path) -> None:
         assert isinstance(said, Conclusion)
         assert (said.content, said.success, said.cause) == ("42 plots", True, "finish_task")
     journal = job.parent / "events.jsonl"
-    assert read_journal(journal) == events
+    assert read_journal(Directory.open(journal.parent)) == events
     assert [event.seq for event in events] == list(range(len(events)))
     assert json.loads((job.parent / "result.json").read_bytes())["summary"] == "42 plots"
     assert KEY not in json.dumps(environ) and KEY not in " ".join(command_line)
@@ -147,7 +148,7 @@ def test_a_job_runs_to_its_end_and_its_journal_is_whole(tmp_path: Path) -> None:
         (b"".join([lines[0], *lines[2:]]), 1),  # out of order
     ):
         journal.write_bytes(broken)
-        assert read_journal(journal) == events[:sound]
+        assert read_journal(Directory.open(journal.parent)) == events[:sound]
 
 
 def test_control_lines_steer_and_stop_and_nonsense_is_ignored(tmp_path: Path) -> None:

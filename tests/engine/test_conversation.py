@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from easyagent.directory import Directory
 from easyagent.exceptions import EasyAgentError
 from easyagent.journal import read_journal
 from easyagent.models import (
@@ -365,7 +366,7 @@ def test_tokens_of_all_agents_add_up_to_what_the_endpoint_reported(tmp_path: Pat
         assert (total.prompt, total.completion, total.total) == (5110, 73, 5183)
         assert total.cost_usd is None  # a model without a price is unknown, never free
         [journal] = tmp_path.glob(".subagents/conversations/*/events.jsonl")
-        events = read_journal(journal)
+        events = read_journal(Directory.open(journal.parent))
         assert [event.seq for event in events] == list(range(len(events)))
         assert [e.message for e in events if isinstance(e, MessageAdded)] == [
             *main.requests[1].messages, {"role": "assistant", "content": "Done."},

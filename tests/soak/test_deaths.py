@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from easyagent.journal import read_journal
 from easyagent.models import Cause, Started, SubAgentEnd, SubAgentStatus
 from easyagent.subagents import RunStore
 from easyagent.testing import FakeOpenAI, call, calls, for_sub_agent, hang, hostile
@@ -156,6 +155,6 @@ def test_a_deadline_holds_while_the_kernel_does_nothing(
 def lateness(store: RunStore, run_id: str, timeout_seconds: float) -> float:
     """Seconds from a run's deadline to its recorded end."""
     directory = store.directory(run_id)
-    began = read_journal(directory / "events.jsonl")[0]
+    began = store.events(run_id)[0]
     assert isinstance(began, Started)
     return (directory / "end.json").stat().st_mtime - began.time - timeout_seconds
