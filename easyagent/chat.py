@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from easyagent.models import Usage
 
+OUTCOME_UNKNOWN = "Error: interrupted; whether this call took effect is not known."
+"""The result of a call whose process ended before it could tell one."""
+
 
 def clean(text: str) -> str:
     """Text that every encoder takes: lone surrogates, which broken endpoints send, become "?"; NUL is dropped."""
@@ -83,6 +86,19 @@ class Messages:
     def append(self, message: Mapping[str, Any]) -> None:
         self._messages.append(dict(message))
         self._encoded.append(json.dumps(message).encode())
+
+    def close_calls(self, answer: str) -> list[dict[str, Any]]:
+        """Answer every tool call that has no result, as endpoints demand; returns the messages added."""
+        answered = {str(message.get("tool_call_id")) for message in self._messages if message.get("role") == "tool"}
+        added = [
+            {"role": "tool", "tool_call_id": call["id"], "content": answer}
+            for message in self._messages
+            for call in message.get("tool_calls") or ()
+            if call["id"] not in answered
+        ]
+        for message in added:
+            self.append(message)
+        return added
 
     def copy(self) -> list[dict[str, Any]]:
         return [dict(message) for message in self._messages]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from easyagent.chat import ChatModel, Messages
-from easyagent.config import user_config_path
+from easyagent.chat import OUTCOME_UNKNOWN, ChatModel, Messages
 from easyagent.exceptions import EasyAgentError
 from easyagent.inbox import Inbox, Incoming, Notice
+from easyagent.journal import summarize
 from easyagent.loop import AgentLoop, Outcome
 from easyagent.models import (
     TERMINATED,
@@ -30,12 +31,15 @@ from easyagent.models import (
     Stop,
     TextDelta,
 )
+from easyagent.models.conversation import ConversationRecord
 from easyagent.permissions import Grants
+from easyagent.processes import start_time
 from easyagent.prompts import Language, detect_language, system_prompt
 from easyagent.sandbox import temporary_directory
 from easyagent.setup import Setup
 from easyagent.subagents import Launcher, RunStore, SubAgentManager, SubAgentRun, open_launcher
-from easyagent.subagents.reservations import Scope
+from easyagent.subagents import earlier as earlier_runs
+from easyagent.subagents.ending import utc_now
 from easyagent.tools.base import ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
@@ -55,9 +59,12 @@ class Conversation:
         open_model: Callable[[ModelSettings], ChatModel],
         on_event: Callable[[AgentEvent], None],
         launcher: Launcher | None = None,
+        notebook: str = "",
+        earlier: ConversationRecord | None = None,
     ) -> None:
-        """`launcher`: where sub-agents start; shared by its giver, else the conversation's own."""
-        self.id = f"main_{uuid.uuid4().hex[:12]}"
+        """`launcher`: where sub-agents start; shared by its giver, else the conversation's own. `earlier`: the
+        conversation to go on with, of a kernel that is gone."""
+        self.id = earlier.id if earlier else f"main_{uuid.uuid4().hex[:12]}"
         self.label, self.workspace = label, workspace.resolve()
         self._setup, self._open_model, self._on_event = setup, open_model, on_event
         self._inbox = Inbox()
@@ -69,13 +76,32 @@ class Conversation:
         self._auto_rounds = 0
         self._closed = False
         self._runners: set[asyncio.subprocess.Process] = set()
-        self._journal = RunStore(self.workspace).open_conversation(self.id)
+        self._store = RunStore(self.workspace)
+        earlier_events = self._store.conversation_events(self.id) if earlier else []
+        self._journal = self._store.open_conversation(self._record(notebook, earlier))
         self._activity = asyncio.Event()
         self._launcher, self._owns_launcher = launcher or open_launcher(), launcher is None
-        self.manager = SubAgentManager(
-            self._scope(), emit=self._emit, notify=self._take_notice, launcher=self._launcher
-        )
+        scope = setup.scope(self.id, self.label, self.workspace)
+        self.manager = SubAgentManager(scope, emit=self._emit, notify=self._take_notice, launcher=self._launcher)
+        if earlier is not None:
+            self._restore(earlier_events)
         self._listener = asyncio.create_task(self._start_rounds_when_idle())
+
+    def _record(self, notebook: str, earlier: ConversationRecord | None) -> ConversationRecord:
+        owner = {"owner_pid": os.getpid(), "owner_began": start_time(os.getpid())}
+        if earlier is not None:
+            return earlier.model_copy(update=owner)
+        return ConversationRecord(id=self.id, label=self.label, notebook=notebook, created_at=utc_now(), **owner)
+
+    def _restore(self, events: list[AgentEvent]) -> None:
+        """Take in what an earlier kernel left: messages, open calls answered, and runs, those untold to tell."""
+        for message in summarize(events).messages:
+            self._messages.append(message)
+        for message in self._messages.close_calls(OUTCOME_UNKNOWN):
+            self._emit(MessageAdded(message=message))
+        told = earlier_runs.told(events)
+        for job, end in earlier_runs.runs_of(self._store, self.id):
+            self.manager.remember(job, end, told=job.sub_conversation_id in told)
 
     # ---- what callers do
 
@@ -109,6 +135,16 @@ class Conversation:
             self._auto_rounds = 0
             waiting = self._inbox.after_tools()
             return await self._run_round("user", prompt, [*waiting, Incoming("user", prompt)])
+
+    async def resume(self, run: SubAgentRun) -> SubAgentRun:
+        """Go on with an ended sub-agent from its journal. Raises SubAgentError."""
+        withdrawn = self._inbox.withdraw(run.run_id)
+        try:
+            return await self.manager.resume(run)
+        except BaseException:
+            for notice in withdrawn:
+                self._take_notice(notice)
+            raise
 
     def continue_rounds(self) -> None:
         """The user's consent to further rounds from notices."""
@@ -200,7 +236,7 @@ class Conversation:
                 ),
             )
         for incoming in arrived:
-            self._append(incoming.role, incoming.content)
+            self._append(incoming.role, incoming.content, told=incoming.run_ids)
         if self._model is None:
             self._model = self._open_model(self._setup.settings)
         definition = self._setup.definition
@@ -221,7 +257,7 @@ class Conversation:
             language=language,
             grants=Grants(self._setup.config.permissions, rules, owns_roots=False, confined=self._setup.confined),
             temporary=temporary_directory(self.id),
-            private_paths=self._private_paths,
+            private_paths=self._setup.all_private_paths,
             subagents=self.manager,
             runners=self._runners,
         )
@@ -232,33 +268,12 @@ class Conversation:
         if setup.settings != self._setup.settings:
             await self._close_model()
         self._setup = setup
-        self.manager.scope = self._scope()
+        self.manager.scope = setup.scope(self.id, self.label, self.workspace)
 
-    @property
-    def _private_paths(self) -> tuple[Path, ...]:
-        return (user_config_path().parent, *self._setup.private_paths)
-
-    def _scope(self) -> Scope:
-        config = self._setup.config
-        return Scope(
-            conversation_id=self.id,
-            label=self.label,
-            workspace=self.workspace,
-            settings=self._setup.settings,
-            registry=self._setup.registry,
-            language=config.language,
-            permissions=config.permissions,
-            confined=self._setup.confined,
-            private_paths=tuple(map(str, self._private_paths)),
-            max_concurrent=config.max_concurrent,
-            deliverables_root=self._setup.deliverables_root,
-            timeout_seconds=self._setup.timeout_seconds or config.timeout_seconds,
-        )
-
-    def _append(self, role: str, content: str) -> None:
+    def _append(self, role: str, content: str, *, told: tuple[str, ...] = ()) -> None:
         message = {"role": role, "content": content}
         self._messages.append(message)
-        self._emit(MessageAdded(message=message))
+        self._emit(MessageAdded(message=message, told=told))
 
     def _take_notice(self, notice: Notice) -> None:
         self._inbox.put_notice(notice)

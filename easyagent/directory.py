@@ -41,7 +41,8 @@ class Directory:
                         os.mkdir(name, 0o700 if name.startswith(".") else 0o777, dir_fd=descriptor)
                 below = os.open(name, flags | _NO_FOLLOW, dir_fd=descriptor)
             except OSError as error:
-                raise OSError(error.errno, error.strerror, str(path)) from None
+                reason = "it is a symbolic link" if path.is_symlink() else error.strerror
+                raise OSError(error.errno, reason, str(path)) from None
             finally:
                 os.close(descriptor)
             descriptor = below

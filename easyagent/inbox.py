@@ -46,6 +46,12 @@ class Inbox:
         self._instructions.append(text)
         self.changed.set()
 
+    def withdraw(self, run_id: str) -> list[Notice]:
+        """Take the notices of a run back, which goes on; returns them."""
+        taken = [notice for notice in self._notices if notice.run_id == run_id]
+        self._notices = deque(notice for notice in self._notices if notice.run_id != run_id)
+        return taken
+
     @property
     def wakes(self) -> bool:
         """True where an idle agent should start a new round."""

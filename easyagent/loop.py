@@ -140,15 +140,16 @@ class AgentLoop:
 
     async def _run_tools(self, calls: tuple[ToolCall, ...], only_tool: str | None) -> None:
         """All calls of one reply: concurrent tools at the same time, others in order, results in call order."""
-        results: dict[str, str] = {}
+        results: dict[str, ToolResult] = {}
         running: list[asyncio.Task[None]] = []
         try:
             for call in calls[:MAX_CALLS_PER_REPLY]:
                 if self._finish is not None:
-                    results[call.id] = AFTER_FINISH
+                    results[call.id] = ToolResult(AFTER_FINISH, ok=False)
                     continue
                 if only_tool is not None and call.name != only_tool:
-                    results[call.id] = f"Error: not run; in this last turn only {only_tool} can be called."
+                    text = f"Error: not run; in this last turn only {only_tool} can be called."
+                    results[call.id] = ToolResult(text, ok=False)
                     continue
                 entry = self._toolbox.find(call.name)
                 task = asyncio.create_task(self._run_tool(call, results))
@@ -163,12 +164,15 @@ class AgentLoop:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(*running, return_exceptions=True)
             for call in calls:
-                content = results.get(call.id, INTERRUPTED)
+                result = results.get(call.id, ToolResult(INTERRUPTED, ok=False))
                 if call in calls[MAX_CALLS_PER_REPLY:]:
-                    content = f"Error: not run; at most {MAX_CALLS_PER_REPLY} calls are taken from one reply."
-                self._append({"role": "tool", "tool_call_id": call.id, "content": content})
+                    result = ToolResult(
+                        f"Error: not run; at most {MAX_CALLS_PER_REPLY} calls are taken from one reply."
+                    )
+                message = {"role": "tool", "tool_call_id": call.id, "content": clean(result.content)}
+                self._append(message, told=result.told)
 
-    async def _run_tool(self, call: ToolCall, results: dict[str, str]) -> None:
+    async def _run_tool(self, call: ToolCall, results: dict[str, ToolResult]) -> None:
         entry = self._toolbox.find(call.name)
         arguments = _arguments(call.arguments)
         action = entry.action(arguments, self._context.language) if entry else call.name
@@ -178,7 +182,7 @@ class AgentLoop:
         try:
             result = await self._toolbox.call(call.name, call.arguments, replace(self._context, call_id=call.id))
         finally:
-            results[call.id] = clean(result.content)
+            results[call.id] = result
             self._emit(
                 ToolFinished(
                     call_id=call.id,
@@ -194,7 +198,7 @@ class AgentLoop:
         """Add what waits in the inbox, after all tool results of the turn."""
         arrivals = self._inbox.after_tools()
         for incoming in arrivals:
-            self._append({"role": incoming.role, "content": incoming.content})
+            self._append({"role": incoming.role, "content": incoming.content}, told=incoming.run_ids)
         return bool(arrivals)
 
     def _wrap_up_when_due(self, turn: int) -> None:
@@ -211,9 +215,9 @@ class AgentLoop:
         if self._finish is None:
             self._finish = result
 
-    def _append(self, message: dict[str, Any]) -> None:
+    def _append(self, message: dict[str, Any], *, told: tuple[str, ...] = ()) -> None:
         self._messages.append(message)
-        self._emit(MessageAdded(message=message))
+        self._emit(MessageAdded(message=message, told=told))
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -36,9 +36,9 @@ def start_time(pid: int) -> float | None:
 
 
 def is_alive(pid: int, started: float | None) -> bool:
-    """True where `pid` is still the process that began at `started`."""
+    """True where `pid` is still the process that began at `started`; one that is dead and not yet collected is not."""
     now = start_time(pid)
-    return now is not None and (started is None or abs(now - started) < 1.0)
+    return now is not None and (started is None or abs(now - started) < 1.0) and _runs(pid)
 
 
 def _members(root: int) -> set[int]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from easyagent.agent_registry import AgentRegistry
-from easyagent.config import AgentConfig
+from easyagent.config import AgentConfig, user_config_path
 from easyagent.models import AgentDefinition, ModelSettings
+from easyagent.subagents.reservations import Scope
 from easyagent.tools.base import Tool
 
 
@@ -26,3 +27,24 @@ class Setup:
     private_paths: tuple[Path, ...] = ()
     """What commands must not read wherever it lies."""
     tools: tuple[Tool, ...] = ()
+
+    @property
+    def all_private_paths(self) -> tuple[Path, ...]:
+        return (user_config_path().parent, *self.private_paths)
+
+    def scope(self, conversation_id: str, label: str, workspace: Path) -> Scope:
+        """What the sub-agents of a conversation share under this setup."""
+        return Scope(
+            conversation_id=conversation_id,
+            label=label,
+            workspace=workspace,
+            settings=self.settings,
+            registry=self.registry,
+            language=self.config.language,
+            permissions=self.config.permissions,
+            confined=self.confined,
+            private_paths=tuple(map(str, self.all_private_paths)),
+            max_concurrent=self.config.max_concurrent,
+            deliverables_root=self.deliverables_root,
+            timeout_seconds=self.timeout_seconds or self.config.timeout_seconds,
+        )

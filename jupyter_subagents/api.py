@@ -14,6 +14,7 @@ from easyagent.tools.base import SubAgentRequest
 from jupyter_subagents.notebook import Notebook, get_notebook
 from jupyter_subagents.options import CellOptions
 from jupyter_subagents.outputs import CellOutput
+from jupyter_subagents.resume import resume_run
 from jupyter_subagents.session import Session
 
 
@@ -76,6 +77,13 @@ class AgentRun:
         """Stop it; returns when its whole process tree is dead."""
         self._notebook.runtime.call(self._notebook.current.stop(self.id))
         return self
+
+    def resume(self) -> AgentRun:
+        """Go on with it from its journal, under the same number, where it did not come to its end.
+
+        Raises UsageError where it runs or has completed, SubAgentError where it cannot be started.
+        """
+        return AgentRun(self._notebook, resume_run(self._notebook, self.id))
 
     def wait(self, timeout: float | None = None) -> AgentRun:
         """Block until it has ended. Raises TimeoutError after `timeout` seconds; it goes on then."""

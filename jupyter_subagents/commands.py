@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from easyagent.config import AgentConfig
 from easyagent.subagents import SubAgentRun
-from jupyter_subagents import doctor, setup
+from jupyter_subagents import doctor, resume, setup
 from jupyter_subagents.card_view import duration_text, usage_view
 from jupyter_subagents.front_end import CellDisplay
 from jupyter_subagents.notebook import Notebook
@@ -28,6 +28,8 @@ HELP = """\
 %agent                  table of all sub-agents   %agent status N     one of them
 %agent show [LABEL]     the record again          %agent stop N|all   stop sub-agents
 %agent wait             wait until all is done    %agent reset        forget the conversation
+%agent resume LABEL     go on with a conversation that a kernel's end cut off
+%agent resume N         go on with a sub-agent that did not come to its end
 %agent config NAME=VAL  settings of this session  %agent setup        address, key and model, saved
 %agent doctor           check what is set up      %agent help         this text
 
@@ -50,7 +52,7 @@ def _table(notebook: Notebook, words: list[str]) -> None:
     if words and words != ["all"]:
         return _status(notebook, words)
     names = notebook.words()
-    runs = notebook.all_runs()
+    runs = [*notebook.all_runs(), *notebook.earlier_runs()]
     if not runs:
         print(names["magic.no_runs"])
         return None
@@ -138,6 +140,14 @@ def _wait(notebook: Notebook, words: list[str]) -> Waiter[None]:
     )
 
 
+def _resume(notebook: Notebook, words: list[str]) -> Waiter[Any]:
+    """`%agent resume [LABEL]` goes on with a conversation of an earlier kernel, `%agent resume N` with a sub-agent."""
+    if len(words) > 1:
+        raise UsageError("%agent: name one conversation or one sub-agent, such as %agent resume main.")
+    word = words[0] if words else notebook.current_label
+    return resume.run(notebook, int(word)) if word.isdigit() else resume.conversation(notebook, word)
+
+
 def _reset(notebook: Notebook, words: list[str]) -> None:
     label = words[0] if words else notebook.current_label
     stopped = notebook.reset(label)
@@ -198,6 +208,7 @@ _COMMANDS: dict[str, Callable[[Notebook, list[str]], Any]] = {
     "show": _show,
     "stop": _stop,
     "wait": _wait,
+    "resume": _resume,
     "reset": _reset,
     "config": _config,
     "setup": _setup,

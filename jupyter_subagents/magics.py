@@ -22,7 +22,7 @@ from jupyter_subagents.session import Session
 from jupyter_subagents.waiting import Waiter
 
 _CELL_PREFIX = "get_ipython().run_cell_magic('agent',"
-_LINE_PREFIXES = ("get_ipython().run_line_magic('agent', 'wait", "get_ipython().run_line_magic('agent', 'result")
+_LINE_PREFIXES = tuple(f"get_ipython().run_line_magic('agent', '{name}" for name in ("wait", "result", "resume"))
 
 
 @magics_class
@@ -56,9 +56,15 @@ def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | W
         notebook.shell.user_ns[options.out] = run
     kind = kind_of(notebook.shell)
     tick = _print_changes(session) if kind == "terminal" else None
-    settle = kind != "live" and not options.background
-    future = notebook.runtime.submit(session.ask(prompt, output, settle=settle))
-    run.future = future
+    alive = session.routing.alive_output(output.cell_id, text)
+    if alive is not None and alive.future is not None:
+        print(words["magic.attached"])
+        notebook.runtime.hand_over(session.routing.attach, output, alive)
+        future = alive.future
+    else:
+        settle = kind != "live" and not options.background
+        future = notebook.runtime.submit(session.ask(prompt, output, settle=settle))
+    run.future = output.future = future
     if options.background:
         return Waiter.nothing()
     return Waiter(
@@ -95,7 +101,7 @@ def _ids(runs: Iterable[SubAgentRun]) -> str:
 def _print_changes(session: Session) -> Callable[[], None]:
     """In a terminal: one line a change, printed by the waiting thread."""
     waiting: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
-    session.observe(waiting.put)
+    session.routing.observe(waiting.put)
 
     def print_waiting() -> None:
         while not waiting.empty():

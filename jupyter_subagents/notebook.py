@@ -17,8 +17,10 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from easyagent import AgentConfig, EasyAgentError, get_agent_registry, resolve_config
 from easyagent.models import KERNEL_GONE
+from easyagent.models.conversation import ConversationRecord
+from easyagent.processes import is_alive
 from easyagent.prompts import detect_language
-from easyagent.subagents import SubAgentRun
+from easyagent.subagents import RunStore, SubAgentRun, earlier
 from jupyter_subagents.front_end import CellDisplay, kind_of
 from jupyter_subagents.options import CellOptions
 from jupyter_subagents.outputs import CellOutput
@@ -41,6 +43,7 @@ class Notebook:
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
         self.workspace = Path.cwd().resolve()
+        self.store = RunStore(self.workspace)
         self.settings: dict[str, Any] = {}
         self.sessions: dict[str, Session] = {}
         self.current_label = "main"
@@ -53,7 +56,9 @@ class Notebook:
 
     def session(self, label: str) -> Session:
         if label not in self.sessions:
-            self.sessions[label] = Session(label, self.workspace, self.runtime.endpoints, self.runtime.launcher)
+            self.sessions[label] = Session(
+                label, self.workspace, self.runtime.endpoints, self.runtime.launcher, self.identity
+            )
         return self.sessions[label]
 
     def config(self, overrides: Mapping[str, Any] | None = None) -> AgentConfig:
@@ -106,6 +111,7 @@ class Notebook:
         language = detect_language(text, self.config().language)
         return CellOutput(
             label=label,
+            text=text,
             model=model,
             strings=ui_strings(language),
             display=None if kind == "terminal" else CellDisplay(self.shell),
@@ -122,6 +128,35 @@ class Notebook:
 
     def all_runs(self) -> list[tuple[str, SubAgentRun]]:
         return [(label, run) for label, session in self.sessions.items() for run in session.runs.values()]
+
+    @property
+    def identity(self) -> str:
+        """Which notebook this is, across restarts of its kernel: its path where the server or VS Code tells it, else
+        the kernel's id."""
+        path = os.environ.get("JPY_SESSION_NAME") or self.shell.user_ns.get("__vsc_ipynb_file__")
+        if path:
+            return str(path)
+        with contextlib.suppress(RuntimeError):  # no kernel: a terminal
+            return Path(get_connection_file()).stem
+        return ""
+
+    def earlier(self, label: str) -> ConversationRecord | None:
+        """The latest conversation under a label that a kernel before this one has left."""
+        own = {session.conversation.id for session in self.sessions.values() if session.conversation is not None}
+        found = [record for record in earlier.conversations(self.store, self.identity) if record.label == label]
+        return next((record for record in found if record.id not in own and not _is_open(record)), None)
+
+    def earlier_runs(self) -> list[tuple[str, SubAgentRun]]:
+        """The runs of the latest earlier conversation of each label that is not open here, by label."""
+        earlier.record_all_lost(self.store)
+        labels = {record.label for record in earlier.conversations(self.store, self.identity)}
+        free = sorted(labels - {label for label, session in self.sessions.items() if session.conversation is not None})
+        return [
+            (label, SubAgentRun(job, end=end, status=end.status, journal=self.store.summary(job.sub_conversation_id)))
+            for label in free
+            if (record := self.earlier(label)) is not None
+            for job, end in earlier.runs_of(self.store, record.id)
+        ]
 
     def find(self, number: int) -> SubAgentRun:
         """A sub-agent of the current conversation. Raises UsageError that names those there are."""
@@ -140,6 +175,11 @@ class Notebook:
     async def _close_all(self) -> None:
         for session in list(self.sessions.values()):
             await session.aclose(KERNEL_GONE)
+
+
+def _is_open(record: ConversationRecord) -> bool:
+    """True where another kernel that lives holds it."""
+    return record.owner_pid != os.getpid() and is_alive(record.owner_pid, record.owner_began)
 
 
 @cache

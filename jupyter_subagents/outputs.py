@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from easyagent import AgentEvent
+from easyagent.models import RoundEnded
 from jupyter_subagents.card_model import CardState
 from jupyter_subagents.card_state import reduce
 from jupyter_subagents.cards import AgentCard, push_changes
@@ -30,6 +32,7 @@ class CellOutput:
         self,
         *,
         label: str,
+        text: str = "",
         model: str,
         strings: Mapping[str, str],
         display: CellDisplay | None,
@@ -37,7 +40,10 @@ class CellOutput:
         on_action: Callable[[CellOutput, dict[str, Any]], None],
     ) -> None:
         self.state = CardState(label=label, model=model)
+        self.text = text
         self.finished = False
+        self.future: concurrent.futures.Future[RoundEnded] | None = None
+        """The round of its prompt."""
         self._strings, self._display = strings, display
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from easyagent import AgentConfig, AgentDefinition, AgentRegistry, Conversation, Endpoints, Setup, open_model
 from easyagent.models import (
     TERMINATED,
-    AgentCreated,
-    AgentEnded,
-    AgentEvent,
     ModelSettings,
     RoundEnded,
-    RoundStarted,
     Stop,
 )
+from easyagent.models.conversation import ConversationRecord
 from easyagent.sandbox import enforcement
 from easyagent.subagents import Launcher, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
-from jupyter_subagents.card_model import CardState
 from jupyter_subagents.outputs import CellOutput
+from jupyter_subagents.routing import Routing
 
 _log = logging.getLogger(__name__)
 
@@ -45,19 +40,19 @@ class Prompt:
 
 
 class Session:
-    """Drives one conversation and routes its events to the output they belong to. Lives on the runtime's loop."""
+    """Drives one conversation and shows it in its outputs. Lives on the runtime's loop."""
 
-    def __init__(self, label: str, workspace: Path, endpoints: Endpoints, launcher: Launcher) -> None:
-        self.label, self.workspace = label, workspace
+    def __init__(self, label: str, workspace: Path, endpoints: Endpoints, launcher: Launcher, notebook: str) -> None:
+        """`notebook`: the identity of the notebook, under which a later kernel finds its conversations."""
+        self.label, self.workspace, self._notebook = label, workspace, notebook
         self.conversation: Conversation | None = None
-        self.outputs: list[CellOutput] = []
+        self.routing = Routing(on_quiet=self._tidy)
         self._endpoints, self._launcher = endpoints, launcher
-        self._waiting: deque[CellOutput] = deque()
-        self._active: CellOutput | None = None
-        self._waking: CellOutput | None = None
-        self._homes: dict[int, CellOutput] = {}
         self._asking: set[asyncio.Task[Any]] = set()
-        self._observers: list[Callable[[AgentEvent], None]] = []
+
+    @property
+    def outputs(self) -> list[CellOutput]:
+        return self.routing.outputs
 
     @property
     def runs(self) -> dict[int, SubAgentRun]:
@@ -71,10 +66,6 @@ class Session:
     def state(self) -> str:
         return self.conversation.state if self.conversation is not None else "idle"
 
-    def observe(self, observer: Callable[[AgentEvent], None]) -> None:
-        """Call `observer` with every event from now on."""
-        self._observers.append(observer)
-
     async def ask(self, prompt: Prompt, output: CellOutput, *, settle: bool) -> RoundEnded:
         """One round in an output; with `settle` also all that follows from it. Raises ModelError where no
         endpoint can be had; a round that fails says so in what is returned."""
@@ -84,7 +75,7 @@ class Session:
         try:
             setup = await self._setup(prompt)
             conversation = self._open(setup, output)
-            self._waiting.append(output)
+            self.routing.queue(output)
             ended = await conversation.ask(prompt.text, setup)
         except Exception:
             output.finish()
@@ -97,14 +88,27 @@ class Session:
 
     async def start_agent(self, prompt: Prompt, request: SubAgentRequest, output: CellOutput) -> SubAgentRun:
         """Start one sub-agent for the user, beside the main agent, which is not told of it."""
-        conversation = self._open(await self._setup(prompt), output)
-        previous, self._active = self._active, output
-        try:
-            run = await conversation.manager.start(request)
-        finally:
-            self._active = previous
-        run.told = True
-        return run
+        with self.routing.within(output):
+            conversation = self._open(await self._setup(prompt), output)
+            return await conversation.manager.start(request, for_user=True)
+
+    async def reopen(self, prompt: Prompt, earlier: ConversationRecord, output: CellOutput, *, settle: bool) -> None:
+        """Go on with a conversation of a kernel that is gone: what it was not told starts a round. Raises OSError."""
+        with self.routing.within(output):
+            self._open(await self._setup(prompt), output, earlier)
+        if settle:
+            await self.settled()
+
+    async def resume(
+        self, prompt: Prompt, number: int, output: CellOutput, *, earlier: ConversationRecord | None, settle: bool
+    ) -> SubAgentRun:
+        """Go on with an ended sub-agent of this conversation or of an earlier one. Raises SubAgentError."""
+        with self.routing.within(output):
+            conversation = self._open(await self._setup(prompt), output, earlier)
+            resumed = await conversation.resume(conversation.manager.runs[number])
+        if settle:
+            await self.settled()
+        return resumed
 
     def interrupt(self) -> None:
         if self.conversation is not None:
@@ -137,8 +141,7 @@ class Session:
         if self.conversation is None:
             return []
         stopped = await self.conversation.aclose(stop)
-        for output in self.outputs:
-            output.finish()
+        self.routing.finish()
         return stopped
 
     def act(self, output: CellOutput, action: dict[str, Any]) -> None:
@@ -169,74 +172,26 @@ class Session:
             timeout_seconds=prompt.timeout_seconds,
         )
 
-    def _open(self, setup: Setup, output: CellOutput) -> Conversation:
+    def _open(self, setup: Setup, output: CellOutput, earlier: ConversationRecord | None = None) -> Conversation:
         if self.conversation is None:
             self.conversation = Conversation(
                 setup,
                 label=self.label,
                 workspace=self.workspace,
                 open_model=open_model,
-                on_event=self._show,
+                on_event=self.routing.show,
                 launcher=self._launcher,
+                notebook=self._notebook,
+                earlier=earlier,
             )
-        self._adopt(output)
-        self.outputs.append(output)
+        self.routing.add(output)
         output.set_model(setup.settings.name)
         output.start()
         return self.conversation
 
-    def _adopt(self, output: CellOutput) -> None:
-        """A cell that runs again has cleared its earlier output: what still lives there moves to the new one."""
-        for old in self.outputs:
-            if old.cell_id is None or old.cell_id != output.cell_id or old.finished:
-                continue
-            for agent_id, home in self._homes.items():
-                if home is old:
-                    self._homes[agent_id] = output
-            if self._active is old:
-                self._active = output
-            output.state = _merged(output, old)
-            old.finish()
-
-    def _show(self, event: AgentEvent) -> None:
-        """Take an event. What goes wrong while showing it must not end the agents it tells of."""
-        try:
-            self._route(event)
-        except Exception:
-            _log.exception("an event could not be shown: %s", event.type)
-
-    def _route(self, event: AgentEvent) -> None:
-        """Each event to its output: a sub-agent's to its home, the main agent's to the round's."""
-        if isinstance(event, RoundStarted):
-            queued = self._waiting.popleft() if event.origin == "user" and self._waiting else None
-            self._active = queued or self._waking or (self.outputs[-1] if self.outputs else None)
-        if isinstance(event, AgentCreated) and self._active is not None and event.agent_id is not None:
-            self._homes[event.agent_id] = self._active
-        home = self._homes.get(event.agent_id) if event.agent_id is not None else self._active
-        if isinstance(event, AgentEnded):
-            self._waking = home
-        if home is not None:
-            home.take(event)
-        for observer in self._observers:
-            observer(event)
-        if isinstance(event, RoundEnded) and home is not None:
-            home.save()
-        if isinstance(event, RoundEnded | AgentEnded):
-            asyncio.get_running_loop().call_soon(self._tidy)
-
     def _tidy(self) -> None:
-        """Write the final record of outputs in which nothing lives and no round will start any more."""
-        if self.conversation is None:
-            return
-        offered = self.conversation.can_continue
-        pending = self.conversation.has_pending
-        for output in self.outputs:
-            if output.finished or output.state.alive or output in self._waiting:
-                continue
-            if pending and output is (self._waking or self.outputs[-1]):
-                output.offer_continue(offered)
-            else:
-                output.finish()
+        if self.conversation is not None:
+            self.routing.tidy(offered=self.conversation.can_continue, pending=self.conversation.has_pending)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -246,11 +201,6 @@ class Session:
 
 _running: set[asyncio.Task[Any]] = set()
 """Holds tasks that nobody awaits: the loop itself keeps only weak references."""
-
-
-def _merged(output: CellOutput, old: CellOutput) -> CardState:
-    living = tuple(agent for agent in old.state.agents if agent.alive)
-    return replace(output.state, agents=living)
 
 
 def _with_definition(settings: ModelSettings, definition: AgentDefinition | None) -> ModelSettings:

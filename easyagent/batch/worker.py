@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from easyagent.chat import Messages
+from easyagent.chat import OUTCOME_UNKNOWN, Messages
 from easyagent.directory import Directory
 from easyagent.exceptions import EasyAgentError, ModelError
 from easyagent.inbox import Inbox
@@ -36,11 +36,11 @@ from easyagent.models import (
     TextDelta,
 )
 from easyagent.permissions import Grants
-from easyagent.processes import ParentWatch, kill_tree, name_process
+from easyagent.processes import ParentWatch, kill_tree, name_process, start_time
 from easyagent.prompts import Language, fill, load, system_prompt
 from easyagent.sandbox import agent_policy, temporary_directory
 from easyagent.sandbox.confine import confine
-from easyagent.subagents.store import write_snapshot
+from easyagent.subagents.store import RunStore, write_snapshot
 from easyagent.tools.base import StatsCounter, ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
@@ -59,6 +59,9 @@ class Worker:
         self._workspace = Path(self._job.workspace).resolve()
         self._deliverables = self._workspace / self._job.deliverables_dir
         self._language: Language = "zh" if self._job.language == "zh" else "en"
+        # Before the sandbox, which may keep the other runs' records out of reach.
+        earlier = self._job.resumes and RunStore(self._workspace).summary(self._job.resumes).messages
+        self._earlier: list[dict[str, Any]] = earlier or []
         self._directory = Directory.open(self._run_directory)
         self._journal = Journal(self._directory)
         self._record = JournalSummary()
@@ -75,7 +78,7 @@ class Worker:
         signal.signal(signal.SIGTERM, lambda *_: self._on_stop())
         self._confine()
         watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
-        self._emit(Started(pid=os.getpid(), agent=self._job.definition.name))
+        self._emit(Started(pid=os.getpid(), began=start_time(os.getpid()), agent=self._job.definition.name))
         self._write_snapshot()
         watch.start()
         settings = ModelSettings.model_validate_json(self._controls.get())
@@ -143,9 +146,14 @@ class Worker:
             workspace=self._workspace,
             definition=self._job.definition,
         )
-        for role, content in (("system", prompt), ("user", self._first_message())):
-            messages.append({"role": role, "content": content})
-            self._emit(MessageAdded(message=messages[-1]))
+        for message in self._beginning(prompt):
+            messages.append(message)
+        messages.close_calls(OUTCOME_UNKNOWN)
+        if self._job.resumes is not None:
+            text = fill(load("resume", self._language), {"timeout_seconds": f"{self._job.timeout_seconds:g}"})
+            messages.append({"role": "user", "content": text})
+        for message in messages.copy():
+            self._emit(MessageAdded(message=message))
         loop = AgentLoop(
             model=model,
             toolbox=toolbox,
@@ -162,6 +170,13 @@ class Worker:
         finally:
             await end_commands(self._runners)
             await model.aclose()
+
+    def _beginning(self, prompt: str) -> list[dict[str, Any]]:
+        """What the conversation begins with: that of the run it goes on with, else the task."""
+        return self._earlier or [
+            {"role": "system", "content": prompt},
+            {"role": "user", "content": self._first_message()},
+        ]
 
     def _context(self) -> ToolContext:
         return ToolContext(

@@ -39,6 +39,8 @@ class Started(_Event):
 
     type: Literal["started"] = "started"
     pid: int
+    began: float | None = None
+    """When the process began, as `easyagent.processes.start_time` tells it: with it the pid is its own."""
     agent: str
     model: str = ""
 
@@ -82,6 +84,8 @@ class MessageAdded(_Event):
 
     type: Literal["message"] = "message"
     message: dict[str, Any]
+    told: tuple[str, ...] = ()
+    """The runs whose ends this message tells: in the main agent's log this is the receipt of the notice."""
 
 
 class ToolStarted(_Event):
@@ -147,7 +151,7 @@ class Output(_Event):
 
 
 class AgentCreated(_Event):
-    """The main agent started a sub-agent."""
+    """A sub-agent was started, by the main agent in a round, or for the user in none."""
 
     type: Literal["agent_created"] = "agent_created"
     run_id: str

@@ -89,6 +89,10 @@ class SubAgentJob(_Record):
     """ISO 8601, UTC."""
     parent_trace_id: str | None = None
     spawned_by_tool: str | None = None
+    for_user: bool = False
+    """The user started it herself: the main agent is not told of its end."""
+    resumes: str | None = None
+    """The run whose conversation this one goes on with."""
     confined: bool = False
     """The OS sandbox holds this agent and its commands."""
     private_paths: tuple[str, ...] = ()
@@ -123,6 +127,8 @@ class Stop(_Record):
 
     status: SubAgentStatus
     cause: Cause
+    quiet: bool = False
+    """The user's own doing: the end is told at the next turn and wakes nobody."""
 
 
 KERNEL_GONE = Stop(status=SubAgentStatus.INTERRUPTED, cause=Cause.KERNEL_EXIT)
@@ -174,6 +180,8 @@ class SubAgentEnd(_Record):
     error: str | None = None
     """One sentence, for ends that are a fault."""
     last_action: str = ""
+    quiet: bool = False
+    """It is told at the next turn and wakes nobody."""
     partial: bool = False
     """True where the work was cut and what is on disk may be incomplete."""
 

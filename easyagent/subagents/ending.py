@@ -66,6 +66,7 @@ def make_end(
         files_written=tuple(journal.written),
         error=error or (conclusion.error if conclusion else None),
         last_action=journal.last_action,
+        quiet=ended.stop is not None and ended.stop.quiet,
         partial=status is not SubAgentStatus.COMPLETED,
     )
 

@@ -20,6 +20,7 @@ from easyagent.models import (
     ModelSettings,
     Stop,
     SubAgentEnd,
+    SubAgentJob,
     SubAgentStatus,
 )
 from easyagent.subagents import reports
@@ -28,7 +29,7 @@ from easyagent.subagents.launcher import Launcher
 from easyagent.subagents.reservations import Reservations, Scope
 from easyagent.subagents.run import SubAgentRun
 from easyagent.subagents.store import RunStore, archive_earlier_record
-from easyagent.tools.base import SubAgentRequest
+from easyagent.tools.base import SubAgentRequest, ToolResult
 
 HEARTBEAT_SECONDS = 60.0
 GRACE_SECONDS = 1.0
@@ -60,14 +61,14 @@ class SubAgentManager:
 
     # ---- the tools' side
 
-    async def create(self, request: SubAgentRequest, *, call_id: str = "") -> dict[str, Any]:
+    async def create(self, request: SubAgentRequest, *, call_id: str = "") -> ToolResult:
         """Start a sub-agent; blocking requests wait for its end. Raises SubAgentError, and then nothing was started."""
-        run = await self.start(request, call_id=call_id)
+        run = await self.start(request, call_id=call_id, awaited=not request.run_in_background)
         if request.run_in_background:
-            return reports.running_result(run)
-        return reports.ended_result(run, await self._wait_blocking(run))
+            return ToolResult.of(reports.running_result(run))
+        return ToolResult.of(reports.ended_result(run, await self._await_end(run)), told=(run.run_id,))
 
-    async def task(self, subagent_type: str, description: str, prompt: str, *, call_id: str = "") -> dict[str, Any]:
+    async def task(self, subagent_type: str, description: str, prompt: str, *, call_id: str = "") -> ToolResult:
         request = SubAgentRequest(
             agent_id=None,
             summary=description,
@@ -76,27 +77,32 @@ class SubAgentManager:
         )
         return await self.create(request, call_id=call_id)
 
-    async def terminate(self, agent_id: int) -> dict[str, Any]:
+    async def terminate(self, agent_id: int) -> ToolResult:
         """End one for the main agent, which thereby knows of it. Idempotent; unknown ids get a clear answer."""
         run = self.runs.get(agent_id)
         if run is None:
             known = ", ".join(map(str, sorted(self.runs))) or "none"
             message = f"there is no sub-agent {agent_id} in this conversation; known: {known}."
-            return {"success": False, "agent_id": agent_id, "status": "unknown", "message": message}
-        run.told = run.told or run.live
-        end = await self.stop(run)
-        return reports.terminated_result(run, end)
+            return ToolResult.of({"success": False, "agent_id": agent_id, "status": "unknown", "message": message})
+        if not run.live:
+            assert run.end is not None
+            return ToolResult.of(reports.terminated_result(run, run.end))
+        run.awaited = True
+        self._keep(self._end(run, TERMINATED))
+        return ToolResult.of(reports.terminated_result(run, await self._await_end(run)), told=(run.run_id,))
 
-    def status(self, agent_ids: list[int]) -> dict[str, Any]:
-        return {
-            "success": True,
-            "agents": [
-                reports.status_entry(run)
-                if (run := self.runs.get(number))
-                else {"agent_id": number, "status": "unknown"}
-                for number in agent_ids
-            ],
-        }
+    def status(self, agent_ids: list[int]) -> ToolResult:
+        return ToolResult.of(
+            {
+                "success": True,
+                "agents": [
+                    reports.status_entry(run)
+                    if (run := self.runs.get(number))
+                    else {"agent_id": number, "status": "unknown"}
+                    for number in agent_ids
+                ],
+            }
+        )
 
     def types(self) -> list[str]:
         return [agent.name for agent in self.scope.registry.list_subagents()]
@@ -107,12 +113,36 @@ class SubAgentManager:
     def live_runs(self) -> list[SubAgentRun]:
         return [run for run in self.runs.values() if run.live]
 
-    async def start(self, request: SubAgentRequest, *, call_id: str = "") -> SubAgentRun:
+    async def start(
+        self, request: SubAgentRequest, *, call_id: str = "", awaited: bool = False, for_user: bool = False
+    ) -> SubAgentRun:
         """Check, reserve and start; returns after the first heartbeat. Raises SubAgentError.
 
         Where the caller is cancelled meanwhile, the run is ended: nobody would know of it.
         """
-        run = self._reservations.reserve(request, self.scope, call_id)  # without a pause: calls cannot race
+        run = self._reservations.reserve(request, self.scope, call_id, for_user=for_user)  # no pause: calls cannot race
+        run.awaited, run.told = awaited, for_user
+        return await self._launch(run)
+
+    async def resume(self, ended: SubAgentRun) -> SubAgentRun:
+        """Go on with an ended run from its journal, under its number, in the background. Raises SubAgentError."""
+        run = self._reservations.resume(ended.job, self.scope)
+        run.told = run.job.for_user
+        return await self._launch(run)
+
+    def remember(self, job: SubAgentJob, end: SubAgentEnd, *, told: bool) -> SubAgentRun:
+        """Take in a run of an earlier kernel: it has its number and its answers, and its end is told unless it was."""
+        run = self.runs[job.agent_id] = SubAgentRun(job, end=end, status=end.status, told=told or job.for_user)
+        run.journal = self._store.summary(run.run_id)
+        run.ended.set()
+        self._announce(run)
+        self._emit(AgentEnded(agent_id=job.agent_id, run_id=run.run_id, end=end))
+        if self._store.events(run.run_id):
+            run.heartbeat.set()
+            self._tell(run)
+        return run
+
+    async def _launch(self, run: SubAgentRun) -> SubAgentRun:
         self._announce(run)
         beginning = self._keep(self._begin(run))
         try:
@@ -125,12 +155,7 @@ class SubAgentManager:
 
     async def stop(self, run: SubAgentRun, stop: Stop = TERMINATED, *, quiet: bool = False) -> SubAgentEnd:
         """End a run from outside; returns when its whole process tree is dead and the end is recorded."""
-        if run.live:
-            run.quiet = run.quiet or quiet
-            run.ask_to_stop(stop)
-            if run.handle is not None:
-                await run.handle.terminate(stop, GRACE_SECONDS)
-        await run.ended.wait()
+        await asyncio.shield(self._keep(self._end(run, stop.model_copy(update={"quiet": quiet}))))
         assert run.end is not None
         return run.end
 
@@ -160,11 +185,11 @@ class SubAgentManager:
 
     async def _abandon(self, run: SubAgentRun, beginning: asyncio.Task[None]) -> None:
         """End a run whose start was interrupted; its end is told later, quietly."""
-        run.quiet = True
-        run.ask_to_stop(TERMINATED)
+        run.awaited = False
+        run.ask_to_stop(TERMINATED.model_copy(update={"quiet": True}))
         await asyncio.wait({beginning})
         if beginning.exception() is None:
-            await self.stop(run)
+            await self.stop(run, quiet=True)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that lives as long as its work: the loop itself holds tasks weakly."""
@@ -187,7 +212,7 @@ class SubAgentManager:
             AgentCreated(
                 agent_id=job.agent_id,
                 run_id=run.run_id,
-                round_id=self.round_id,
+                round_id=None if job.for_user or job.resumes or not run.live else self.round_id,
                 agent=job.definition.name,
                 summary=job.summary,
                 deliverables_dir=job.deliverables_dir,
@@ -233,18 +258,34 @@ class SubAgentManager:
         run.end, run.status = end, end.status
         run.ended.set()
         self._emit(AgentEnded(agent_id=run.job.agent_id, run_id=run.run_id, end=end))
-        if not run.told and run.heartbeat.is_set():  # without a heartbeat the call itself says that nothing started
-            run.told = True
-            self._notify(reports.notice(run, end))
+        if not run.awaited:
+            self._tell(run)
 
-    async def _wait_blocking(self, run: SubAgentRun) -> SubAgentEnd:
-        """Wait for a blocking child; where the turn is interrupted, the child is ended and told of later, quietly."""
-        run.told = True
+    async def _await_end(self, run: SubAgentRun) -> SubAgentEnd:
+        """Wait for an end that the caller tells; where it is interrupted, the run is ended and told of later."""
         try:
             await run.ended.wait()
         except asyncio.CancelledError:
-            run.told = not run.live
-            await asyncio.shield(self.stop(run, quiet=True))
+            run.awaited = False
+            if run.live:
+                await self.stop(run, quiet=True)
+            else:  # it ended in the same moment
+                self._tell(run)
             raise
+        run.told = True
         assert run.end is not None
         return run.end
+
+    async def _end(self, run: SubAgentRun, stop: Stop) -> None:
+        """End a run's tree; once begun this goes on, whoever waits for it."""
+        if run.live:
+            run.ask_to_stop(stop)
+            if run.handle is not None:
+                await run.handle.terminate(stop, GRACE_SECONDS)
+        await run.ended.wait()
+
+    def _tell(self, run: SubAgentRun) -> None:
+        if not run.told and run.heartbeat.is_set():  # without a heartbeat the call itself says that nothing started
+            run.told = True
+            assert run.end is not None
+            self._notify(reports.notice(run, run.end))

@@ -118,7 +118,7 @@ def notice(run: SubAgentRun, end: SubAgentEnd) -> Notice:
     texts = [fill(_template(form, language, end.status), values) for form in ("notice_system", "notice_user")]
     if end.status is not SubAgentStatus.COMPLETED:
         texts = [f"{text}\n\n{_added(run, end)}" for text in texts]
-    return Notice(run.job.agent_id, run.run_id, texts[0], texts[1], quiet=run.quiet)
+    return Notice(run.job.agent_id, run.run_id, texts[0], texts[1], quiet=end.quiet)
 
 
 def _template(form: str, language: Language, status: SubAgentStatus) -> str:

@@ -48,13 +48,13 @@ class Reservations:
     def __init__(self, runs: dict[int, SubAgentRun]) -> None:
         self._runs = runs
 
-    def reserve(self, request: SubAgentRequest, scope: Scope, call_id: str) -> SubAgentRun:
+    def reserve(self, request: SubAgentRequest, scope: Scope, call_id: str, *, for_user: bool = False) -> SubAgentRun:
         """Take number, slot and directories for an acceptable request, before anything of it is started."""
         definition, deliverables, write_paths = self.check(request, scope)
         agent_id = self.number(request)
         job = SubAgentJob(
             agent_id=agent_id,
-            sub_conversation_id=f"conv_{uuid.uuid4().hex[:12]}",
+            sub_conversation_id=_new_run_id(),
             conversation_id=scope.conversation_id,
             summary=request.summary,
             task=request.task,
@@ -72,12 +72,38 @@ class Reservations:
             created_at=utc_now(),
             parent_trace_id=scope.conversation_id,
             spawned_by_tool=call_id or None,
+            for_user=for_user,
             model=definition.model or scope.settings.name,
             existing_files=mark_files(scope.workspace / deliverables),
             owner_pid=os.getpid(),
             owner_started=start_time(os.getpid()),
         )
         run = self._runs[agent_id] = SubAgentRun(job)
+        return run
+
+    def resume(self, job: SubAgentJob, scope: Scope) -> SubAgentRun:
+        """Take slot and directories for going on with an ended run, under its number. Raises SubAgentError."""
+        current = self._runs.get(job.agent_id)
+        if current is not None and current.live:
+            raise SubAgentError("agent_id_in_use", f"sub-agent {job.agent_id} is still running.")
+        self._check_limit(scope.max_concurrent)
+        for path in _held(job):
+            self._check_conflict(path, scope.workspace)
+        resumed = job.model_copy(
+            update={
+                "sub_conversation_id": _new_run_id(),
+                "conversation_id": scope.conversation_id,
+                "resumes": job.sub_conversation_id,
+                "run_in_background": True,
+                "created_at": utc_now(),
+                "owner_pid": os.getpid(),
+                "owner_started": start_time(os.getpid()),
+                "confined": scope.confined,
+                "private_paths": scope.private_paths,
+                "permissions": scope.permissions,
+            }
+        )
+        run = self._runs[job.agent_id] = SubAgentRun(resumed)
         return run
 
     def check(self, request: SubAgentRequest, scope: Scope) -> tuple[AgentDefinition, str, tuple[str, ...]]:
@@ -155,7 +181,7 @@ class Reservations:
 
     def _check_conflict(self, path: Path, workspace: Path) -> None:
         for run in self._live():
-            for held in _held(run):
+            for held in _held(run.job):
                 if overlap(path, held):
                     raise SubAgentError(
                         "directory_conflict",
@@ -195,9 +221,12 @@ def _references(schema: Any) -> Iterator[str]:
         yield from (schema[key] for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str))
 
 
-def _held(run: SubAgentRun) -> list[Path]:
-    workspace = Path(run.job.workspace)
-    return [(workspace / path).resolve() for path in (run.job.deliverables_dir, *run.job.write_paths)]
+def _new_run_id() -> str:
+    return f"conv_{uuid.uuid4().hex[:12]}"
+
+
+def _held(job: SubAgentJob) -> list[Path]:
+    return [Path(job.workspace, path).resolve() for path in (job.deliverables_dir, *job.write_paths)]
 
 
 def _holds_files(directory: Path) -> bool:

@@ -27,9 +27,9 @@ class SubAgentRun:
     """Why it is being ended from outside; the first reason holds."""
     end: SubAgentEnd | None = None
     told: bool = False
-    """The main agent has this end as a tool result, or asked for it: no notice is sent."""
-    quiet: bool = False
-    """The user stopped it herself: the notice wakes nobody."""
+    """The main agent has this end, as a tool result or as a notice, or need not know of it."""
+    awaited: bool = False
+    """A tool call waits for this end: it tells it, or where it is interrupted, sees that a notice does."""
     wrapping_up: bool = False
 
     @property

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from easyagent.directory import Directory
 from easyagent.journal import Journal, JournalSummary, conversation_record, read_journal, summarize
 from easyagent.models import AgentEvent, DeliveredFile, FileMark, FinishResult, SubAgentEnd, SubAgentJob
+from easyagent.models.conversation import ConversationRecord
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 MAX_DELIVERED_FILES = 1000
@@ -53,10 +54,21 @@ class RunStore:
             directory.replace("job.json", job.model_dump_json(indent=1).encode())
             return directory.path / "job.json"
 
-    def open_conversation(self, conversation_id: str) -> Journal:
-        """The journal of a main conversation. Raises OSError."""
-        with self._open("conversations", conversation_id, create=True) as directory:
+    def open_conversation(self, record: ConversationRecord) -> Journal:
+        """Take a main conversation into possession, and its journal to append to. Raises OSError."""
+        with self._open("conversations", record.id, create=True) as directory:
+            directory.replace("conversation.json", record.model_dump_json(indent=1).encode())
             return Journal(directory)
+
+    def conversation(self, conversation_id: str) -> ConversationRecord | None:
+        return self._read("conversations", conversation_id, "conversation.json", ConversationRecord)
+
+    def conversation_events(self, conversation_id: str) -> list[AgentEvent]:
+        """The main agent's own events, oldest first."""
+        return self._events("conversations", conversation_id)
+
+    def conversation_ids(self) -> list[str]:
+        return self._names("conversations", "conversation.json")
 
     def _open(self, *names: str, create: bool = False) -> Directory:
         if create:
@@ -65,21 +77,17 @@ class RunStore:
         return Directory.open(self.workspace, self.root.name, *names, create=create)
 
     def job(self, run_id: str) -> SubAgentJob | None:
-        return self._read(run_id, "job.json", SubAgentJob)
+        return self._read("runs", run_id, "job.json", SubAgentJob)
 
     def result(self, run_id: str) -> FinishResult | None:
-        return self._read(run_id, "result.json", FinishResult)
+        return self._read("runs", run_id, "result.json", FinishResult)
 
     def end(self, run_id: str) -> SubAgentEnd | None:
-        return self._read(run_id, "end.json", SubAgentEnd)
+        return self._read("runs", run_id, "end.json", SubAgentEnd)
 
     def events(self, run_id: str) -> list[AgentEvent]:
         """The whole events of a run; none where it has no directory."""
-        try:
-            with self._open("runs", run_id) as directory:
-                return read_journal(directory)
-        except OSError:
-            return []
+        return self._events("runs", run_id)
 
     def summary(self, run_id: str) -> JournalSummary:
         return summarize(self.events(run_id))
@@ -90,10 +98,17 @@ class RunStore:
             written = directory.create("end.json", end.model_dump_json(indent=1).encode())
         return end if written else self.end(run_id) or end
 
-    def _read(self, run_id: str, name: str, kind: type[Record]) -> Record | None:
+    def _events(self, kind: str, name: str) -> list[AgentEvent]:
+        try:
+            with self._open(kind, name) as directory:
+                return read_journal(directory)
+        except OSError:
+            return []
+
+    def _read(self, folder: str, identity: str, name: str, kind: type[Record]) -> Record | None:
         """A record, or None where it is missing or not what it should be: the file is taken as hostile input."""
         try:
-            with self._open("runs", run_id) as directory:
+            with self._open(folder, identity) as directory:
                 data = directory.read(name, MAX_RECORD_BYTES)
             return kind.model_validate_json(data) if data is not None else None
         except (OSError, ValidationError):
@@ -101,11 +116,15 @@ class RunStore:
 
     def run_ids(self) -> list[str]:
         """All recorded runs, oldest first."""
-        runs = self.root / "runs"
-        if not runs.is_dir():
-            return []
-        found = [entry for entry in runs.iterdir() if (entry / "job.json").is_file()]
-        return [entry.name for entry in sorted(found, key=lambda entry: entry.stat().st_mtime_ns)]
+        return self._names("runs", "job.json")
+
+    def _names(self, folder: str, name: str) -> list[str]:
+        """The folders that hold such a file, oldest file first."""
+        found = []
+        for file in (self.root / folder).glob(f"*/{name}"):
+            with contextlib.suppress(OSError):  # gone meanwhile
+                found.append((file.lstat().st_mtime_ns, file.parent.name))
+        return [identity for _, identity in sorted(found)]
 
     def complete_snapshot(self, job: SubAgentJob, end: SubAgentEnd, journal: JournalSummary) -> None:
         """Bring conversations.json up to the journal after an agent's death, however it died."""

@@ -23,15 +23,15 @@ from easyagent.strings import strings
 
 
 class SubAgents(Protocol):
-    """The main agent's sub-agents as the tools see them. Each answer is the JSON a model gets."""
+    """The main agent's sub-agents as the tools see them. Each answer is JSON for the model."""
 
-    async def create(self, request: SubAgentRequest, *, call_id: str) -> dict[str, Any]: ...
+    async def create(self, request: SubAgentRequest, *, call_id: str) -> ToolResult: ...
 
-    async def task(self, subagent_type: str, description: str, prompt: str, *, call_id: str) -> dict[str, Any]: ...
+    async def task(self, subagent_type: str, description: str, prompt: str, *, call_id: str) -> ToolResult: ...
 
-    async def terminate(self, agent_id: int) -> dict[str, Any]: ...
+    async def terminate(self, agent_id: int) -> ToolResult: ...
 
-    def status(self, agent_ids: list[int]) -> dict[str, Any]: ...
+    def status(self, agent_ids: list[int]) -> ToolResult: ...
 
     def types(self) -> list[str]: ...
 
@@ -104,11 +104,13 @@ class ToolResult:
 
     content: str
     ok: bool = True
+    told: tuple[str, ...] = ()
+    """The runs whose ends this result tells the main agent."""
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> ToolResult:
+    def of(cls, data: Mapping[str, Any], *, told: tuple[str, ...] = ()) -> ToolResult:
         """A JSON result; `success: false` in it makes the call a failed one."""
-        return cls(json.dumps(data, ensure_ascii=False), ok=data.get("success", True) is not False)
+        return cls(json.dumps(data, ensure_ascii=False), ok=data.get("success", True) is not False, told=told)
 
 
 Run = Callable[..., Awaitable[ToolResult]]

@@ -52,12 +52,12 @@ async def create_sub_agent(arguments: CreateSubAgent, ctx: ToolContext) -> ToolR
     if "timeout_seconds" not in arguments.model_fields_set:
         values["timeout_seconds"] = None  # the conversation's setting, where the model names none
     request = SubAgentRequest(**values)
-    return ToolResult.of(await _subagents(ctx).create(request, call_id=ctx.call_id))
+    return await _subagents(ctx).create(request, call_id=ctx.call_id)
 
 
 @builtin("terminate_sub_agent")
 async def terminate_sub_agent(agent_id: Annotated[int, Field(strict=True)], ctx: ToolContext) -> ToolResult:
-    return ToolResult.of(await _subagents(ctx).terminate(agent_id))
+    return await _subagents(ctx).terminate(agent_id)
 
 
 @builtin("get_sub_agent_status")
@@ -68,7 +68,7 @@ async def get_sub_agent_status(
     ],
     ctx: ToolContext,
 ) -> ToolResult:
-    return ToolResult.of(_subagents(ctx).status(agent_ids))
+    return _subagents(ctx).status(agent_ids)
 
 
 def _subagents(ctx: ToolContext) -> SubAgents:

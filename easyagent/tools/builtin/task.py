@@ -20,4 +20,4 @@ async def task_tool(
     """Start a sub-agent for a sub-task and wait for its result."""
     if ctx.subagents is None:
         raise ToolError("this agent cannot start sub-agents; do the work with your own tools.")
-    return ToolResult.of(await ctx.subagents.task(subagent_type, description, prompt, call_id=ctx.call_id))
+    return await ctx.subagents.task(subagent_type, description, prompt, call_id=ctx.call_id)
