@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -33,13 +32,11 @@ from easyagent.models import (
 )
 from easyagent.models.conversation import ConversationRecord
 from easyagent.permissions import Grants
-from easyagent.processes import start_time
 from easyagent.prompts import Language, detect_language, system_prompt
 from easyagent.sandbox import temporary_directory
 from easyagent.setup import Setup
 from easyagent.subagents import Launcher, RunStore, SubAgentManager, SubAgentRun, open_launcher
 from easyagent.subagents import earlier as earlier_runs
-from easyagent.subagents.ending import utc_now
 from easyagent.tools.base import ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
@@ -78,7 +75,7 @@ class Conversation:
         self._runners: set[asyncio.subprocess.Process] = set()
         self._store = RunStore(self.workspace)
         earlier_events = self._store.conversation_events(self.id) if earlier else []
-        self._journal = self._store.open_conversation(self._record(notebook, earlier))
+        self._journal = self._store.open_conversation(earlier_runs.owned(self.id, label, notebook, earlier))
         self._activity = asyncio.Event()
         self._launcher, self._owns_launcher = launcher or open_launcher(), launcher is None
         scope = setup.scope(self.id, self.label, self.workspace)
@@ -86,12 +83,6 @@ class Conversation:
         if earlier is not None:
             self._restore(earlier_events)
         self._listener = asyncio.create_task(self._start_rounds_when_idle())
-
-    def _record(self, notebook: str, earlier: ConversationRecord | None) -> ConversationRecord:
-        owner = {"owner_pid": os.getpid(), "owner_began": start_time(os.getpid())}
-        if earlier is not None:
-            return earlier.model_copy(update=owner)
-        return ConversationRecord(id=self.id, label=self.label, notebook=notebook, created_at=utc_now(), **owner)
 
     def _restore(self, events: list[AgentEvent]) -> None:
         """Take in what an earlier kernel left: messages, open calls answered, and runs, those untold to tell."""

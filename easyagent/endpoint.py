@@ -11,7 +11,7 @@ import sys
 
 from pydantic import SecretStr
 
-from easyagent.config import AgentConfig
+from easyagent.config import OPENAI_BASE_URL, AgentConfig
 from easyagent.environment import agent_environment
 from easyagent.exceptions import ModelError
 from easyagent.llm import EndpointModel, choose_model
@@ -83,6 +83,11 @@ class Endpoints:
                 if self._demo is None or not self._demo.alive:
                     self._demo = await DemoServer.start()
             return self._demo.settings
+        if config.base_url == OPENAI_BASE_URL and config.api_key is None:
+            raise ModelError(
+                f"No key is set for {OPENAI_BASE_URL}: set OPENAI_API_KEY, name another endpoint with OPENAI_BASE_URL "
+                "or --base-url, or run %agent setup."
+            )
         key = config.api_key.get_secret_value() if config.api_key else None
         asked = (config.base_url, config.model)
         if asked not in self._chosen:

@@ -111,14 +111,17 @@ class CellRun:
     @property
     def status(self) -> str:
         """idle, running or waiting_for_sub_agents."""
+        if self.future is not None and not self.future.done():
+            return "running"
         return str(self._output.state.conversation_state)
 
     @property
     def result(self) -> str | None:
-        """The main agent's answer to this cell's prompt; None while its round runs or where it failed."""
+        """The main agent's last answer under this cell: the prompt's, then that of each round its sub-agents' ends
+        started. None while the first runs or where it failed."""
         if self.future is None or not self.future.done() or self.future.exception() is not None:
             return None
-        return self.future.result().content
+        return self._output.answer
 
     @property
     def agents(self) -> list[AgentRun]:
@@ -173,13 +176,14 @@ class Agents:
         """Start one sub-agent from Python, numbered from 100, with a card in this cell.
 
         Waits for its end unless `background`. Raises ValueError for a time limit outside 60-3600 seconds or an
-        empty task, SubAgentError where it cannot be started.
+        empty task, UsageError for an unknown type, SubAgentError where it cannot be started.
         """
         if not 60 <= timeout_seconds <= 3600:
             raise ValueError("timeout_seconds must be from 60 to 3600.")
         if not task.strip():
             raise ValueError("task is empty; say what the sub-agent should do.")
         notebook = get_notebook()
+        notebook.check_type(agent)
         prompt = notebook.prompt(task, CellOptions(label=notebook.current_label, settings={}))
         request = SubAgentRequest(
             agent_id=None,

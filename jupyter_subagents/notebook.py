@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +14,7 @@ from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
-from easyagent import AgentConfig, EasyAgentError, get_agent_registry, resolve_config
+from easyagent import AgentConfig, AgentDefinition, EasyAgentError, get_agent_registry, resolve_config
 from easyagent.models import KERNEL_GONE
 from easyagent.models.conversation import ConversationRecord
 from easyagent.processes import is_alive
@@ -32,9 +31,14 @@ from jupyter_subagents.strings import ui_strings
 def private_paths() -> tuple[Path, ...]:
     """Where Jupyter keeps connection files, tokens and settings: who reads them can run code in the kernel."""
     found = {jupyter_runtime_dir(), jupyter_config_dir()}
-    with contextlib.suppress(RuntimeError):  # no kernel: a terminal
-        found.add(get_connection_file())  # some clients keep it in the system's temporary directory
+    if (file := connection_file()) is not None:
+        found.add(file)  # some clients keep it in the system's temporary directory
     return tuple(Path(path) for path in sorted(found))
+
+
+def connection_file() -> str | None:
+    """The connection file of this kernel; None in a terminal, where there is no kernel."""
+    return str(get_connection_file()) if getattr(get_ipython(), "kernel", None) is not None else None
 
 
 class Notebook:
@@ -75,10 +79,7 @@ class Notebook:
             registry = get_agent_registry().for_workspace(self.workspace)
         except EasyAgentError as error:
             raise UsageError(str(error)) from None
-        definition = registry.get(options.agent) if options.agent else None
-        if options.agent and definition is None:
-            known = ", ".join(agent.name for agent in registry.list_subagents())
-            raise UsageError(f"%%agent: there is no agent type {options.agent!r}; available: {known}.")
+        definition = self.check_type(options.agent) if options.agent else None
         return Prompt(
             text=text,
             config=config,
@@ -88,6 +89,27 @@ class Notebook:
             timeout_seconds=options.timeout_seconds,
             private_paths=private_paths(),
         )
+
+    def check_type(self, name: str) -> AgentDefinition:
+        """The definition of a kind of agent. Raises UsageError that names those there are."""
+        registry = get_agent_registry().for_workspace(self.workspace)
+        definition = registry.get(name)
+        if definition is None:
+            known = ", ".join(agent.name for agent in registry.list_subagents())
+            raise UsageError(f"%%agent: there is no agent type {name!r}; available: {known}.")
+        return definition
+
+    def check_endpoint(self, prompt: Prompt, options: CellOptions) -> None:
+        """Where entering a conversation would end sub-agents, see first that there is an endpoint to go on with.
+
+        Raises UsageError.
+        """
+        left = {label for label in (self.current_label, options.label) if options.new or label != options.label}
+        if any(label in self.sessions and self.sessions[label].live_runs for label in left):
+            try:
+                self.runtime.call(self.runtime.endpoints.settings(prompt.config))
+            except EasyAgentError as error:
+                raise UsageError(str(error)) from None
 
     def enter(self, label: str, *, new: bool) -> tuple[Session, str, list[SubAgentRun]]:
         """Make a conversation the current one. Sub-agents of the one that is left, or begun anew, are ended:
@@ -136,9 +158,8 @@ class Notebook:
         path = os.environ.get("JPY_SESSION_NAME") or self.shell.user_ns.get("__vsc_ipynb_file__")
         if path:
             return str(path)
-        with contextlib.suppress(RuntimeError):  # no kernel: a terminal
-            return Path(get_connection_file()).stem
-        return ""
+        file = connection_file()
+        return Path(file).stem if file is not None else ""
 
     def earlier(self, label: str) -> ConversationRecord | None:
         """The latest conversation under a label that a kernel before this one has left."""

@@ -42,6 +42,8 @@ class CellOutput:
         self.state = CardState(label=label, model=model)
         self.text = text
         self.finished = False
+        self.answer: str | None = None
+        """What the main agent said last in it."""
         self.future: concurrent.futures.Future[RoundEnded] | None = None
         """The round of its prompt."""
         self._strings, self._display = strings, display
@@ -75,6 +77,8 @@ class CellOutput:
             self._spawn(self._keep_record_up_to_date(lambda: False))
 
     def take(self, event: AgentEvent) -> None:
+        if isinstance(event, RoundEnded) and not event.error:
+            self.answer = event.content
         self.state = reduce(self.state, event)
         self._changed.set()
 

@@ -22,6 +22,12 @@ def _nothing() -> None:
     pass
 
 
+def _seen(future: asyncio.Future[Any]) -> None:
+    """Take note of a failure that is told elsewhere: asyncio prints those nobody has asked for, in a later cell."""
+    if not future.cancelled():
+        future.exception()
+
+
 class Waiter(Generic[Result]):
     """Waits for work that has already begun on the runtime's loop; not awaiting it leaves it in the background.
 
@@ -62,6 +68,8 @@ class Waiter(Generic[Result]):
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await asyncio.wait({waiting}, timeout=CLEAN_UP_SECONDS)
             return self._interrupted()
+        finally:
+            waiting.add_done_callback(_seen)
         return self._done()
 
     def block(self) -> Any:

@@ -6,12 +6,13 @@ untold where its end is recorded and no message of its conversation's log tells 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 
 from easyagent.models import KERNEL_GONE, AgentExit, MessageAdded, Started, SubAgentEnd, SubAgentJob
 from easyagent.models.conversation import ConversationRecord
-from easyagent.processes import is_alive, kill_tree, wait_gone
-from easyagent.subagents.ending import record_end
+from easyagent.processes import is_alive, kill_tree, start_time, wait_gone
+from easyagent.subagents.ending import record_end, utc_now
 from easyagent.subagents.store import RunStore
 
 LAST_SECONDS = 10.0
@@ -53,6 +54,15 @@ def conversations(store: RunStore, notebook: str) -> list[ConversationRecord]:
     """The conversations of a notebook, the one last opened first."""
     found = [store.conversation(conversation_id) for conversation_id in store.conversation_ids()]
     return [record for record in reversed(found) if record is not None and record.notebook == notebook]
+
+
+def owned(conversation_id: str, label: str, notebook: str, earlier: ConversationRecord | None) -> ConversationRecord:
+    """The record of a conversation that this process holds from now on."""
+    owner = {"owner_pid": os.getpid(), "owner_began": start_time(os.getpid())}
+    if earlier is not None:
+        return earlier.model_copy(update=owner)
+    values = {"id": conversation_id, "label": label, "notebook": notebook, "created_at": utc_now(), **owner}
+    return ConversationRecord.model_validate(values)
 
 
 def runs_of(store: RunStore, conversation_id: str) -> list[tuple[SubAgentJob, SubAgentEnd]]:

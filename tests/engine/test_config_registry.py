@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 from easyagent.agent_registry import AgentRegistry, get_agent_registry
 from easyagent.config import OPENAI_BASE_URL, AgentConfig, resolve_config
-from easyagent.exceptions import ConfigError
+from easyagent.endpoint import Endpoints
+from easyagent.exceptions import ConfigError, ModelError
 from easyagent.models import AgentDefinition
 
 URL = "http://127.0.0.1:1/v1"
@@ -118,3 +120,11 @@ def test_the_workspaces_definitions_override_the_presets_and_the_users_override_
     assert again is not None and again.description == "the user's"
     unchanged = registry.get("explore")
     assert unchanged is not None and unchanged.max_iterations == 15
+
+
+def test_a_model_without_a_key_is_refused_before_anything_is_sent() -> None:
+    async def settings() -> None:
+        await Endpoints().settings(resolve_config({"model": "gpt-x"}, environ={}, config_file=Path("/none.toml")))
+
+    with pytest.raises(ModelError, match="No key is set for"):
+        asyncio.run(settings())
