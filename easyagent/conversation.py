@@ -62,7 +62,7 @@ class Conversation:
         """`launcher`: where sub-agents start; shared by its giver, else the conversation's own. `earlier`: the
         conversation to go on with, of a kernel that is gone."""
         self.id = earlier.id if earlier else f"main_{uuid.uuid4().hex[:12]}"
-        self.label, self.workspace = label, workspace.resolve()
+        self.label, self._notebook, self.workspace = label, notebook, workspace.resolve()
         self._setup, self._open_model, self._on_event = setup, open_model, on_event
         self._inbox = Inbox()
         self._messages = Messages()
@@ -78,7 +78,7 @@ class Conversation:
         self._journal = self._store.open_conversation(earlier_runs.owned(self.id, label, notebook, earlier))
         self._activity = asyncio.Event()
         self._launcher, self._owns_launcher = launcher or open_launcher(), launcher is None
-        scope = setup.scope(self.id, self.label, self.workspace)
+        scope = setup.scope(self.id, self.label, self._notebook, self.workspace)
         self.manager = SubAgentManager(scope, emit=self._emit, notify=self._take_notice, launcher=self._launcher)
         if earlier is not None:
             self._restore(earlier_events)
@@ -259,7 +259,7 @@ class Conversation:
         if setup.settings != self._setup.settings:
             await self._close_model()
         self._setup = setup
-        self.manager.scope = setup.scope(self.id, self.label, self.workspace)
+        self.manager.scope = setup.scope(self.id, self.label, self._notebook, self.workspace)
 
     def _append(self, role: str, content: str, *, told: tuple[str, ...] = ()) -> None:
         message = {"role": role, "content": content}

@@ -88,7 +88,7 @@ class Directory:
                 self._name(temporary), self._name(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
             )
         except OSError:
-            self._remove(temporary)
+            self.remove(temporary)
             raise
 
     def create(self, name: str, data: bytes) -> bool:
@@ -99,8 +99,12 @@ class Directory:
         except FileExistsError:
             return False
         finally:
-            self._remove(temporary)
+            self.remove(temporary)
         return True
+
+    def names(self) -> list[str]:
+        """The names in it, sorted."""
+        return sorted(entry.name for entry in self.path.iterdir())
 
     def has(self, name: str) -> bool:
         with contextlib.suppress(OSError):
@@ -108,24 +112,25 @@ class Directory:
             return True
         return False
 
+    def remove(self, name: str) -> None:
+        """Remove a file; without effect where there is none."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._name(name), dir_fd=self._descriptor)
+
     def rename(self, name: str, new_name: str) -> None:
         os.rename(self._name(name), self._name(new_name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def _write_beside(self, name: str, data: bytes, mode: int) -> str:
         temporary = f".{name}.{os.getpid()}.tmp"
-        self._remove(temporary)  # of a process that had this number before
+        self.remove(temporary)  # of a process that had this number before
         descriptor = self.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
         except OSError:
-            self._remove(temporary)
+            self.remove(temporary)
             raise
         return temporary
-
-    def _remove(self, name: str) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self._name(name), dir_fd=self._descriptor)
 
     def _name(self, name: str) -> str | Path:
         return name if self._descriptor is not None else self.path / name

@@ -32,11 +32,12 @@ class Setup:
     def all_private_paths(self) -> tuple[Path, ...]:
         return (user_config_path().parent, *self.private_paths)
 
-    def scope(self, conversation_id: str, label: str, workspace: Path) -> Scope:
+    def scope(self, conversation_id: str, label: str, notebook: str, workspace: Path) -> Scope:
         """What the sub-agents of a conversation share under this setup."""
         return Scope(
             conversation_id=conversation_id,
             label=label,
+            notebook=notebook,
             workspace=workspace,
             settings=self.settings,
             registry=self.registry,

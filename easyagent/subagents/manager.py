@@ -24,6 +24,7 @@ from easyagent.models import (
     SubAgentStatus,
 )
 from easyagent.subagents import reports
+from easyagent.subagents.claims import claims_of
 from easyagent.subagents.ending import make_end, record_end
 from easyagent.subagents.launcher import Launcher
 from easyagent.subagents.reservations import Reservations, Scope
@@ -56,7 +57,7 @@ class SubAgentManager:
         self._emit, self._notify = emit, notify
         self._launcher = launcher
         self._store = RunStore(scope.workspace)
-        self._reservations = Reservations(self.runs)
+        self._reservations = Reservations(self.runs, claims_of(self._store))
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- the tools' side
@@ -256,6 +257,7 @@ class SubAgentManager:
             fault_sentence = f"its record could not be written: {fault}"
             end = make_end(run.job, ended, run.journal, self._store.result(run.run_id), (), error=fault_sentence)
         run.end, run.status = end, end.status
+        self._reservations.release(run)
         run.ended.set()
         self._emit(AgentEnded(agent_id=run.job.agent_id, run_id=run.run_id, end=end))
         if not run.awaited:

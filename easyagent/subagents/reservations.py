@@ -14,6 +14,7 @@ from easyagent.exceptions import SubAgentError
 from easyagent.models import AgentDefinition, ModelSettings, SubAgentJob
 from easyagent.processes import start_time
 from easyagent.prompts import detect_language
+from easyagent.subagents.claims import Claim, Claims, Conflict
 from easyagent.subagents.ending import utc_now
 from easyagent.subagents.run import SubAgentRun
 from easyagent.subagents.store import mark_files
@@ -34,6 +35,8 @@ class Scope:
     registry: AgentRegistry
     language: str
     permissions: str
+    notebook: str = ""
+    """Whose kernel this is, for those it is in the way of."""
     max_concurrent: int
     deliverables_root: str = "sub_agent_results"
     confined: bool = False
@@ -45,8 +48,8 @@ class Scope:
 class Reservations:
     """Checks requests against the runs of one manager. Every refusal is a SubAgentError that says what to do."""
 
-    def __init__(self, runs: dict[int, SubAgentRun]) -> None:
-        self._runs = runs
+    def __init__(self, runs: dict[int, SubAgentRun], claims: Claims) -> None:
+        self._runs, self._claims = runs, claims
 
     def reserve(self, request: SubAgentRequest, scope: Scope, call_id: str, *, for_user: bool = False) -> SubAgentRun:
         """Take number, slot and directories for an acceptable request, before anything of it is started."""
@@ -78,7 +81,27 @@ class Reservations:
             owner_pid=os.getpid(),
             owner_started=start_time(os.getpid()),
         )
-        run = self._runs[agent_id] = SubAgentRun(job)
+        return self._take(job, scope)
+
+    def release(self, run: SubAgentRun) -> None:
+        """Give the directories of an ended run free."""
+        self._claims.release(run.run_id)
+
+    def _take(self, job: SubAgentJob, scope: Scope) -> SubAgentRun:
+        claim = Claim(
+            run_id=job.sub_conversation_id,
+            agent_id=job.agent_id,
+            summary=job.summary,
+            notebook=scope.notebook,
+            paths=tuple(map(str, _held(job))),
+        )
+        try:
+            self._claims.take(claim)
+        except Conflict as conflict:
+            raise _conflict(scope.workspace, conflict.path, conflict.held, conflict.claim.holder) from None
+        except OSError as error:
+            raise SubAgentError("spawn_failed", f"its directory could not be claimed: {error}.") from error
+        run = self._runs[job.agent_id] = SubAgentRun(job)
         return run
 
     def resume(self, job: SubAgentJob, scope: Scope) -> SubAgentRun:
@@ -103,8 +126,7 @@ class Reservations:
                 "permissions": scope.permissions,
             }
         )
-        run = self._runs[job.agent_id] = SubAgentRun(resumed)
-        return run
+        return self._take(resumed, scope)
 
     def check(self, request: SubAgentRequest, scope: Scope) -> tuple[AgentDefinition, str, tuple[str, ...]]:
         """The definition, the deliverables directory and the write paths (relative) of an acceptable request."""
@@ -183,11 +205,15 @@ class Reservations:
         for run in self._live():
             for held in _held(run.job):
                 if overlap(path, held):
-                    raise SubAgentError(
-                        "directory_conflict",
-                        f"{relative_to(workspace, path)!r} overlaps {relative_to(workspace, held)!r}, where sub-agent "
-                        f"{run.job.agent_id} ({run.job.summary}) works; choose another directory or wait for it.",
-                    )
+                    raise _conflict(workspace, path, held, f"sub-agent {run.job.agent_id} ({run.job.summary})")
+
+
+def _conflict(workspace: Path, path: Path, held: Path, holder: str) -> SubAgentError:
+    return SubAgentError(
+        "directory_conflict",
+        f"{relative_to(workspace, path)!r} overlaps {relative_to(workspace, held)!r}, where {holder} works; "
+        "choose another directory or wait for it.",
+    )
 
 
 def _own_path(workspace: Path, text: str, what: str, *, directory: bool) -> Path:

@@ -50,13 +50,13 @@ class RunStore:
 
     def create(self, job: SubAgentJob) -> Path:
         """Make the run's directory and its job.json; returns the job file. Raises OSError."""
-        with self._open("runs", job.sub_conversation_id, create=True) as directory:
+        with self.open("runs", job.sub_conversation_id, create=True) as directory:
             directory.replace("job.json", job.model_dump_json(indent=1).encode())
             return directory.path / "job.json"
 
     def open_conversation(self, record: ConversationRecord) -> Journal:
         """Take a main conversation into possession, and its journal to append to. Raises OSError."""
-        with self._open("conversations", record.id, create=True) as directory:
+        with self.open("conversations", record.id, create=True) as directory:
             directory.replace("conversation.json", record.model_dump_json(indent=1).encode())
             return Journal(directory)
 
@@ -70,7 +70,8 @@ class RunStore:
     def conversation_ids(self) -> list[str]:
         return self._names("conversations", "conversation.json")
 
-    def _open(self, *names: str, create: bool = False) -> Directory:
+    def open(self, *names: str, create: bool = False) -> Directory:
+        """A folder of the store. Raises OSError."""
         if create:
             with Directory.open(self.workspace, self.root.name, create=True) as root:
                 _ignore_itself(root)
@@ -94,13 +95,13 @@ class RunStore:
 
     def write_end(self, run_id: str, end: SubAgentEnd) -> SubAgentEnd:
         """Record the end. Where one is recorded already, that one holds and is returned."""
-        with self._open("runs", run_id) as directory:
+        with self.open("runs", run_id) as directory:
             written = directory.create("end.json", end.model_dump_json(indent=1).encode())
         return end if written else self.end(run_id) or end
 
     def _events(self, kind: str, name: str) -> list[AgentEvent]:
         try:
-            with self._open(kind, name) as directory:
+            with self.open(kind, name) as directory:
                 return read_journal(directory)
         except OSError:
             return []
@@ -108,7 +109,7 @@ class RunStore:
     def _read(self, folder: str, identity: str, name: str, kind: type[Record]) -> Record | None:
         """A record, or None where it is missing or not what it should be: the file is taken as hostile input."""
         try:
-            with self._open(folder, identity) as directory:
+            with self.open(folder, identity) as directory:
                 data = directory.read(name, MAX_RECORD_BYTES)
             return kind.model_validate_json(data) if data is not None else None
         except (OSError, ValidationError):
