@@ -11,9 +11,11 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from easyagent.approvals import Approvals
 from easyagent.chat import OUTCOME_UNKNOWN, ChatModel, Messages
 from easyagent.exceptions import EasyAgentError
 from easyagent.inbox import Inbox, Incoming, Notice
@@ -31,11 +33,10 @@ from easyagent.models import (
     TextDelta,
 )
 from easyagent.models.conversation import ConversationRecord
-from easyagent.permissions import Grants
 from easyagent.prompts import Language, detect_language, system_prompt
 from easyagent.sandbox import temporary_directory
 from easyagent.setup import Setup
-from easyagent.subagents import Launcher, RunStore, SubAgentManager, SubAgentRun, open_launcher
+from easyagent.subagents import Launcher, RunStore, SubAgentCalls, SubAgentManager, SubAgentRun, open_launcher
 from easyagent.subagents import earlier as earlier_runs
 from easyagent.tools.base import ToolContext
 from easyagent.tools.builtin.command import end_commands
@@ -78,8 +79,16 @@ class Conversation:
         self._journal = self._store.open_conversation(earlier_runs.owned(self.id, label, notebook, earlier))
         self._activity = asyncio.Event()
         self._launcher, self._owns_launcher = launcher or open_launcher(), launcher is None
+        self.approvals = Approvals(self._emit)
+        self._consents: set[tuple[str, str]] = set()
         scope = setup.scope(self.id, self.label, self._notebook, self.workspace)
-        self.manager = SubAgentManager(scope, emit=self._emit, notify=self._take_notice, launcher=self._launcher)
+        self.manager = SubAgentManager(
+            scope,
+            emit=self._emit,
+            notify=self._take_notice,
+            launcher=self._launcher,
+            ask=self.approvals.ask,
+        )
         if earlier is not None:
             self._restore(earlier_events)
         self._listener = asyncio.create_task(self._start_rounds_when_idle())
@@ -242,14 +251,12 @@ class Conversation:
         )
 
     def _context(self, language: Language) -> ToolContext:
-        rules = self._setup.definition.permissions if self._setup.definition else {}
-        return ToolContext(
-            workspace=self.workspace,
-            language=language,
-            grants=Grants(self._setup.config.permissions, rules, owns_roots=False, confined=self._setup.confined),
+        return replace(
+            self._setup.context(self.workspace, language),
             temporary=temporary_directory(self.id),
-            private_paths=self._setup.all_private_paths,
-            subagents=self.manager,
+            ask=self.approvals.ask_for_main if self._setup.can_ask else None,
+            consents=self._consents,
+            subagents=SubAgentCalls(self.manager),
             runners=self._runners,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
 
 Effect = Literal["allow", "ask", "deny"]
@@ -34,6 +35,17 @@ class Decision:
     rule: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What the user has granted on a cell's line, and in its text: real paths, and the network for commands."""
+
+    read: tuple[Path, ...] = ()
+    """Readable outside the workspace."""
+    write: tuple[Path, ...] = ()
+    """Writable beside the deliverables."""
+    network: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Grants:
     """What an agent may do without asking: its level, its definition's rules, and whether it has roots of its own."""
@@ -48,13 +60,32 @@ class Grants:
 
 def decide(grants: Grants, tool: str, arguments: Mapping[str, Any], *, inside_roots: bool = False) -> Decision:
     """The effective permission for one call. `inside_roots`: the path written lies in the agent's own roots."""
-    ruled = _by_rules(grants.rules.get(tool), str(arguments.get(_SUBJECT.get(tool, ""), "")), tool)
+    ruled = _by_rules(grants.rules.get(tool), subject_of(tool, arguments), tool)
     if ruled is not None and ruled.effect == "deny":
         return ruled
     by_level = _by_level(grants, tool, inside_roots=inside_roots)
     if ruled is not None and ruled.effect == "ask" and by_level.effect == "allow" and grants.level != "auto":
         return ruled
     return by_level
+
+
+def decide_network(grants: Grants) -> Decision:
+    """The network for a confined command that is not granted it: only a person can, at the levels that ask."""
+    effect: Effect = "ask" if grants.level in ("ask", "edits") else "deny"
+    return Decision(effect, "network for commands")
+
+
+def decide_outside_read(grants: Grants) -> Decision:
+    """A read outside the workspace that is not granted. A sub-agent's sandbox cannot be widened once it runs."""
+    if grants.owns_roots:
+        return Decision("deny", "reads outside the workspace")
+    effects: dict[str, Effect] = {"auto": "allow", "read-only": "deny"}
+    return Decision(effects.get(grants.level, "ask"), "reads outside the workspace")
+
+
+def subject_of(tool: str, arguments: Mapping[str, Any]) -> str:
+    """What a call is about, for rules and for people."""
+    return str(arguments.get(_SUBJECT.get(tool, ""), ""))
 
 
 def _by_rules(rules: Any, subject: str, tool: str) -> Decision | None:
@@ -79,6 +110,8 @@ def _by_level(grants: Grants, tool: str, *, inside_roots: bool) -> Decision:
     if tool in WRITE_TOOLS:
         if grants.owns_roots:
             return Decision("allow" if inside_roots else "deny", "a sub-agent writes only in its own directories")
+        if inside_roots and grants.level != "read-only":
+            return Decision("allow", "granted with --write")
         level_effect: Effect = {"edits": "allow", "auto": "allow", "read-only": "deny"}.get(grants.level, "ask")  # type: ignore[assignment]
         return Decision(level_effect, rule)
     return Decision("allow", rule)
@@ -86,6 +119,16 @@ def _by_level(grants: Grants, tool: str, *, inside_roots: bool) -> Decision:
 
 def refusal(decision: Decision, tool: str) -> str:
     """The sentence a model and a user read where a call is not allowed: the reason and what would allow it."""
+    if decision.rule == "network for commands":
+        return (
+            "run_command with network is denied: commands have no network. The user can grant it with --net; go on "
+            "without network=true."
+        )
+    if decision.rule == "reads outside the workspace":
+        return (
+            f"{tool} is denied: the path lies outside the workspace; only paths inside the workspace can be used. "
+            "The user can grant it with --read PATH."
+        )
     if tool == "run_command" and decision.rule.startswith("permission level"):
         return (
             f"run_command is denied ({decision.rule}): no sandbox holds commands here. "

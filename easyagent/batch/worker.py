@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from easyagent.chat import OUTCOME_UNKNOWN, Messages
+from easyagent.batch.opening import opening_messages
+from easyagent.batch.questions import Questions
 from easyagent.directory import Directory
 from easyagent.exceptions import EasyAgentError, ModelError
 from easyagent.inbox import Inbox
@@ -35,14 +36,15 @@ from easyagent.models import (
     SubAgentJob,
     TextDelta,
 )
-from easyagent.permissions import Grants
+from easyagent.permissions import Access, Grants
 from easyagent.processes import ParentWatch, kill_tree, name_process, start_time
-from easyagent.prompts import Language, fill, load, system_prompt
+from easyagent.prompts import Language
 from easyagent.sandbox import agent_policy, temporary_directory
 from easyagent.sandbox.confine import confine
 from easyagent.subagents.store import RunStore, write_snapshot
 from easyagent.tools.base import StatsCounter, ToolContext
 from easyagent.tools.builtin.command import end_commands
+from easyagent.tools.paths import make_roots
 from easyagent.tools.toolbox import Toolbox
 
 SNAPSHOT_SECONDS = 2.0
@@ -71,6 +73,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[Outcome] | None = None
         self._stop_asked = False
+        self._questions = Questions(self._emit)
         self._runners: set[asyncio.subprocess.Process] = set()
 
     def run(self) -> int:
@@ -99,14 +102,13 @@ class Worker:
             return
         temporary = temporary_directory(self._job.sub_conversation_id)
         temporary.mkdir(mode=0o700)
-        for root in self._roots():
-            if not root.exists():
-                root.mkdir(parents=True)  # a rule needs something to hold on to
+        make_roots(self._roots())
         policy = agent_policy(
             workspace=self._workspace,
             roots=(*self._roots(), self._run_directory),
             temporary=temporary,
             private=map(Path, self._job.private_paths),
+            granted_reads=map(Path, self._job.read_paths),
         )
         fault = confine(list(policy.read), list(policy.write), network=True)
         if fault:
@@ -138,20 +140,7 @@ class Worker:
             demo=settings.demo,
         )
         toolbox = Toolbox.for_sub_agent(self._job.definition)
-        messages = Messages()
-        prompt = system_prompt(
-            "sub_agent",
-            tools=toolbox.names,
-            language=self._language,
-            workspace=self._workspace,
-            definition=self._job.definition,
-        )
-        for message in self._beginning(prompt):
-            messages.append(message)
-        messages.close_calls(OUTCOME_UNKNOWN)
-        if self._job.resumes is not None:
-            text = fill(load("resume", self._language), {"timeout_seconds": f"{self._job.timeout_seconds:g}"})
-            messages.append({"role": "user", "content": text})
+        messages = opening_messages(self._job, toolbox.names, self._language, self._earlier)
         for message in messages.copy():
             self._emit(MessageAdded(message=message))
         loop = AgentLoop(
@@ -163,7 +152,7 @@ class Worker:
             emit=self._emit,
             max_turns=self._job.definition.max_iterations,
             must_finish=True,
-            time_used=lambda: (time.monotonic() - self._started) / self._job.timeout_seconds,
+            time_used=lambda: self._working_seconds / self._job.timeout_seconds,
         )
         try:
             return await loop.run()
@@ -171,12 +160,10 @@ class Worker:
             await end_commands(self._runners)
             await model.aclose()
 
-    def _beginning(self, prompt: str) -> list[dict[str, Any]]:
-        """What the conversation begins with: that of the run it goes on with, else the task."""
-        return self._earlier or [
-            {"role": "system", "content": prompt},
-            {"role": "user", "content": self._first_message()},
-        ]
+    @property
+    def _working_seconds(self) -> float:
+        """Its time as the deadline counts it: without waiting for the user."""
+        return time.monotonic() - self._started - self._questions.waited_seconds
 
     def _context(self) -> ToolContext:
         return ToolContext(
@@ -192,26 +179,18 @@ class Worker:
             stats=StatsCounter(),
             output_schema=self._job.output_schema,
             runners=self._runners,
+            access=Access(
+                read=tuple(map(Path, self._job.read_paths)),
+                write=tuple(map(Path, self._job.granted_paths)),
+                network=self._job.network,
+            ),
+            ask=self._questions.ask if self._job.can_ask else None,
         )
 
     def _roots(self) -> tuple[Path, ...]:
-        paths = (self._deliverables, *(self._workspace / path for path in self._job.write_paths))
+        declared = (*self._job.write_paths, *self._job.granted_paths)
+        paths = (self._deliverables, *(self._workspace / path for path in declared))
         return tuple(path.resolve() for path in paths)
-
-    def _first_message(self) -> str:
-        job = self._job
-        values = {
-            "agent_id": job.agent_id,
-            "summary": job.summary,
-            "task": job.task,
-            "deliverables_dir": job.deliverables_dir,
-            "timeout_seconds": f"{job.timeout_seconds:g}",
-        }
-        text = fill(load("first_message", self._language), values)
-        if job.output_schema is not None:
-            schema = json.dumps(job.output_schema, ensure_ascii=False)
-            text += "\n\n" + fill(load("output_schema", self._language), {"schema": schema})
-        return text
 
     def _conclude(self, outcome: Outcome) -> None:
         if outcome.finish is not None:
@@ -268,6 +247,8 @@ class Worker:
     def _obey(self, control: dict[str, Any]) -> None:
         if control.get("type") == "stop":
             self._cancel()
+        elif control.get("type") == "approval":
+            self._questions.answer(control)
         elif control.get("type") == "message":
             self._inbox.put_instruction(str(control["text"]))
 

@@ -133,6 +133,29 @@ class WrapUp(_Event):
     reason: Literal["time", "turns"]
 
 
+class ApprovalRequested(_Event):
+    """An agent waits for the user's consent to one call. `number` is what the user answers by; a sub-agent's own event
+    has none yet."""
+
+    type: Literal["approval_requested"] = "approval_requested"
+    approval_id: str
+    tool: str
+    subject: str
+    """The command, the path, or what else the call is about."""
+    rule: str
+    """Why it is asked."""
+    number: int = 0
+
+
+class ApprovalDecided(_Event):
+    """The wait is over: by the user's answer, because nobody answered in time, or because its agent has ended."""
+
+    type: Literal["approval_decided"] = "approval_decided"
+    approval_id: str
+    number: int
+    decision: Literal["once", "run", "deny", "unanswered", "withdrawn"]
+
+
 class Conclusion(_Event):
     """The last event of a run."""
 
@@ -174,7 +197,8 @@ class AgentEnded(_Event):
 
 AgentEvent = (
     Started | RoundStarted | RoundEnded | TurnStarted | TextDelta | MessageAdded | ToolStarted | ToolFinished
-    | UsageReported | Retrying | WrapUp | Conclusion | Output | AgentCreated | AgentEnded
+    | UsageReported | Retrying | WrapUp | ApprovalRequested | ApprovalDecided | Conclusion | Output
+    | AgentCreated | AgentEnded
 )  # fmt: skip
 """The closed union of events."""
 

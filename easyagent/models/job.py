@@ -93,6 +93,14 @@ class SubAgentJob(_Record):
     """The user started it herself: the main agent is not told of its end."""
     resumes: str | None = None
     """The run whose conversation this one goes on with."""
+    read_paths: tuple[str, ...] = ()
+    """Absolute paths outside the workspace that the user has granted to read."""
+    granted_paths: tuple[str, ...] = ()
+    """Absolute paths that the user has granted to write, to all agents of the cell."""
+    network: bool = False
+    """The user has granted commands the network."""
+    can_ask: bool = False
+    """Somebody is there who can be asked for consent."""
     confined: bool = False
     """The OS sandbox holds this agent and its commands."""
     private_paths: tuple[str, ...] = ()

@@ -61,12 +61,22 @@ def command_policy(
 
 
 def agent_policy(
-    *, workspace: Path, roots: Iterable[Path], temporary: Path, private: Iterable[Path] = ()
+    *,
+    workspace: Path,
+    roots: Iterable[Path],
+    temporary: Path,
+    private: Iterable[Path] = (),
+    granted_reads: Iterable[Path] = (),
 ) -> SandboxPolicy:
     """The policy of an agent's own process: as its commands', but it may speak to its endpoint."""
     python_path = [Path(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return command_policy(
-        workspace=workspace, roots=roots, temporary=temporary, private=private, extra_reads=python_path, network=True
+        workspace=workspace,
+        roots=roots,
+        temporary=temporary,
+        private=private,
+        extra_reads=(*python_path, *granted_reads),
+        network=True,
     )
 
 

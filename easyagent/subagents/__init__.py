@@ -1,5 +1,6 @@
 """Sub-agents: processes of their own, their records on disk, and the manager that owns them."""
 
+from easyagent.subagents.calls import SubAgentCalls
 from easyagent.subagents.host_launcher import HostLauncher, open_launcher
 from easyagent.subagents.launcher import Handle, Launcher, LocalLauncher
 from easyagent.subagents.manager import SubAgentManager
@@ -12,6 +13,7 @@ __all__ = [
     "Launcher",
     "LocalLauncher",
     "RunStore",
+    "SubAgentCalls",
     "SubAgentManager",
     "SubAgentRun",
     "open_launcher",

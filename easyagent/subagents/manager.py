@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from easyagent.exceptions import SubAgentError
@@ -15,6 +15,7 @@ from easyagent.models import (
     AgentEnded,
     AgentEvent,
     AgentExit,
+    ApprovalRequested,
     Cause,
     Conclusion,
     ModelSettings,
@@ -30,17 +31,17 @@ from easyagent.subagents.launcher import Launcher
 from easyagent.subagents.reservations import Reservations, Scope
 from easyagent.subagents.run import SubAgentRun
 from easyagent.subagents.store import RunStore, archive_earlier_record
-from easyagent.tools.base import SubAgentRequest, ToolResult
+from easyagent.tools.base import Answer, SubAgentRequest
 
 HEARTBEAT_SECONDS = 60.0
 GRACE_SECONDS = 1.0
 
 
 class SubAgentManager:
-    """Starts, watches and ends sub-agents. Implements the `SubAgents` protocol of the tools.
+    """Starts, watches and ends sub-agents.
 
     `emit` gets every event, those of sub-agents with their agent_id; `notify` gets each end that the main
-    agent does not already have as a tool result.
+    agent does not already have as a tool result; `ask` asks the user for a sub-agent.
     """
 
     def __init__(
@@ -50,65 +51,16 @@ class SubAgentManager:
         emit: Callable[[AgentEvent], None],
         notify: Callable[[Notice], None],
         launcher: Launcher,
+        ask: Callable[[ApprovalRequested], Awaitable[Answer]],
     ) -> None:
         self.scope = scope
         self.runs: dict[int, SubAgentRun] = {}
         self.round_id: str | None = None
         self._emit, self._notify = emit, notify
-        self._launcher = launcher
+        self._launcher, self._ask = launcher, ask
         self._store = RunStore(scope.workspace)
         self._reservations = Reservations(self.runs, claims_of(self._store))
         self._tasks: set[asyncio.Task[None]] = set()
-
-    # ---- the tools' side
-
-    async def create(self, request: SubAgentRequest, *, call_id: str = "") -> ToolResult:
-        """Start a sub-agent; blocking requests wait for its end. Raises SubAgentError, and then nothing was started."""
-        run = await self.start(request, call_id=call_id, awaited=not request.run_in_background)
-        if request.run_in_background:
-            return ToolResult.of(reports.running_result(run))
-        return ToolResult.of(reports.ended_result(run, await self._await_end(run)), told=(run.run_id,))
-
-    async def task(self, subagent_type: str, description: str, prompt: str, *, call_id: str = "") -> ToolResult:
-        request = SubAgentRequest(
-            agent_id=None,
-            summary=description,
-            task=prompt,
-            subagent_type=subagent_type,
-        )
-        return await self.create(request, call_id=call_id)
-
-    async def terminate(self, agent_id: int) -> ToolResult:
-        """End one for the main agent, which thereby knows of it. Idempotent; unknown ids get a clear answer."""
-        run = self.runs.get(agent_id)
-        if run is None:
-            known = ", ".join(map(str, sorted(self.runs))) or "none"
-            message = f"there is no sub-agent {agent_id} in this conversation; known: {known}."
-            return ToolResult.of({"success": False, "agent_id": agent_id, "status": "unknown", "message": message})
-        if not run.live:
-            assert run.end is not None
-            return ToolResult.of(reports.terminated_result(run, run.end))
-        run.awaited = True
-        self._keep(self._end(run, TERMINATED))
-        return ToolResult.of(reports.terminated_result(run, await self._await_end(run)), told=(run.run_id,))
-
-    def status(self, agent_ids: list[int]) -> ToolResult:
-        return ToolResult.of(
-            {
-                "success": True,
-                "agents": [
-                    reports.status_entry(run)
-                    if (run := self.runs.get(number))
-                    else {"agent_id": number, "status": "unknown"}
-                    for number in agent_ids
-                ],
-            }
-        )
-
-    def types(self) -> list[str]:
-        return [agent.name for agent in self.scope.registry.list_subagents()]
-
-    # ---- the owner's side
 
     @property
     def live_runs(self) -> list[SubAgentRun]:
@@ -140,7 +92,7 @@ class SubAgentManager:
         self._emit(AgentEnded(agent_id=job.agent_id, run_id=run.run_id, end=end))
         if self._store.events(run.run_id):
             run.heartbeat.set()
-            self._tell(run)
+            self.tell(run)
         return run
 
     async def _launch(self, run: SubAgentRun) -> SubAgentRun:
@@ -156,7 +108,7 @@ class SubAgentManager:
 
     async def stop(self, run: SubAgentRun, stop: Stop = TERMINATED, *, quiet: bool = False) -> SubAgentEnd:
         """End a run from outside; returns when its whole process tree is dead and the end is recorded."""
-        await asyncio.shield(self._keep(self._end(run, stop.model_copy(update={"quiet": quiet}))))
+        await asyncio.shield(self.begin_stop(run, stop.model_copy(update={"quiet": quiet})))
         assert run.end is not None
         return run.end
 
@@ -244,9 +196,21 @@ class SubAgentManager:
         assert run.handle is not None
         async for event in run.handle.events():
             run.take(event)
-            if not isinstance(event, Conclusion):  # the recorded end says it, once the process is gone
+            if isinstance(event, ApprovalRequested):
+                run.asking.append(self._keep(self._ask_for(run, event)))
+            elif not isinstance(event, Conclusion):  # the recorded end says it, once the process is gone
                 self._emit(event.model_copy(update={"agent_id": run.job.agent_id}))
+        for question in run.asking:
+            question.cancel()  # nobody needs the answer any more
         await self._record(run, await run.handle.wait())
+
+    async def _ask_for(self, run: SubAgentRun, request: ApprovalRequested) -> None:
+        """Ask the user for a sub-agent, whose time stands still meanwhile."""
+        assert run.handle is not None
+        run.handle.hold_clock(True)
+        answer = await self._ask(request.model_copy(update={"agent_id": run.job.agent_id}))
+        run.handle.hold_clock(False)
+        run.handle.send({"type": "approval", "approval_id": request.approval_id, "decision": answer})
 
     async def _record(self, run: SubAgentRun, ended: AgentExit, *, error: str | None = None) -> None:
         """See that the end is on disk, once, then tell who must know."""
@@ -261,32 +225,21 @@ class SubAgentManager:
         run.ended.set()
         self._emit(AgentEnded(agent_id=run.job.agent_id, run_id=run.run_id, end=end))
         if not run.awaited:
-            self._tell(run)
+            self.tell(run)
 
-    async def _await_end(self, run: SubAgentRun) -> SubAgentEnd:
-        """Wait for an end that the caller tells; where it is interrupted, the run is ended and told of later."""
-        try:
-            await run.ended.wait()
-        except asyncio.CancelledError:
-            run.awaited = False
-            if run.live:
-                await self.stop(run, quiet=True)
-            else:  # it ended in the same moment
-                self._tell(run)
-            raise
-        run.told = True
-        assert run.end is not None
-        return run.end
+    def begin_stop(self, run: SubAgentRun, stop: Stop = TERMINATED) -> asyncio.Task[None]:
+        """Begin to end a run, which goes on whoever waits for it."""
+        return self._keep(self._end(run, stop))
 
     async def _end(self, run: SubAgentRun, stop: Stop) -> None:
-        """End a run's tree; once begun this goes on, whoever waits for it."""
         if run.live:
             run.ask_to_stop(stop)
             if run.handle is not None:
                 await run.handle.terminate(stop, GRACE_SECONDS)
         await run.ended.wait()
 
-    def _tell(self, run: SubAgentRun) -> None:
+    def tell(self, run: SubAgentRun) -> None:
+        """Give an end to the main agent as a notice, unless it has it."""
         if not run.told and run.heartbeat.is_set():  # without a heartbeat the call itself says that nothing started
             run.told = True
             assert run.end is not None

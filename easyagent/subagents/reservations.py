@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from easyagent.agent_registry import AgentRegistry
 from easyagent.exceptions import SubAgentError
 from easyagent.models import AgentDefinition, ModelSettings, SubAgentJob
+from easyagent.permissions import Access
 from easyagent.processes import start_time
 from easyagent.prompts import detect_language
 from easyagent.subagents.claims import Claim, Claims, Conflict
@@ -41,6 +42,9 @@ class Scope:
     deliverables_root: str = "sub_agent_results"
     confined: bool = False
     private_paths: tuple[str, ...] = ()
+    access: Access = field(default_factory=Access)
+    can_ask: bool = False
+    """Somebody is there who can be asked for consent."""
     timeout_seconds: float = 600
     """Time limit of a sub-agent for which the main agent names none."""
 
@@ -68,10 +72,8 @@ class Reservations:
             timeout_seconds=scope.timeout_seconds if request.timeout_seconds is None else request.timeout_seconds,
             run_in_background=request.run_in_background,
             output_schema=request.output_schema,
-            confined=scope.confined,
-            private_paths=scope.private_paths,
+            **_permitted(scope),
             language=detect_language(f"{request.summary}\n{request.task}", scope.language),
-            permissions=scope.permissions,
             created_at=utc_now(),
             parent_trace_id=scope.conversation_id,
             spawned_by_tool=call_id or None,
@@ -121,9 +123,7 @@ class Reservations:
                 "created_at": utc_now(),
                 "owner_pid": os.getpid(),
                 "owner_started": start_time(os.getpid()),
-                "confined": scope.confined,
-                "private_paths": scope.private_paths,
-                "permissions": scope.permissions,
+                **_permitted(scope),
             }
         )
         return self._take(resumed, scope)
@@ -245,6 +245,19 @@ def _references(schema: Any) -> Iterator[str]:
         yield from _references(entry)
     if isinstance(schema, dict):
         yield from (schema[key] for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str))
+
+
+def _permitted(scope: Scope) -> dict[str, Any]:
+    """What a sub-agent may, as the fields of its job."""
+    return {
+        "permissions": scope.permissions,
+        "confined": scope.confined,
+        "private_paths": scope.private_paths,
+        "read_paths": tuple(map(str, scope.access.read)),
+        "granted_paths": tuple(map(str, scope.access.write)),
+        "network": scope.access.network,
+        "can_ask": scope.can_ask,
+    }
 
 
 def _new_run_id() -> str:

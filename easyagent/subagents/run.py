@@ -31,6 +31,8 @@ class SubAgentRun:
     awaited: bool = False
     """A tool call waits for this end: it tells it, or where it is interrupted, sees that a notice does."""
     wrapping_up: bool = False
+    asking: list[asyncio.Task[None]] = field(default_factory=list)
+    """Its questions to the user."""
 
     @property
     def run_id(self) -> str:

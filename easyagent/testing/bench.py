@@ -24,13 +24,13 @@ from easyagent.config import AgentConfig
 from easyagent.conversation import Conversation
 from easyagent.endpoint import open_model
 from easyagent.inbox import Notice
-from easyagent.models import AgentEvent, ModelSettings
+from easyagent.models import AgentEvent, ApprovalRequested, ModelSettings
 from easyagent.permissions import Grants
 from easyagent.setup import Setup
-from easyagent.subagents import Launcher, SubAgentManager, open_launcher
+from easyagent.subagents import Launcher, SubAgentCalls, SubAgentManager, open_launcher
 from easyagent.subagents.reservations import Scope
 from easyagent.testing.fake_openai import FakeOpenAI
-from easyagent.tools.base import ToolContext, ToolResult
+from easyagent.tools.base import Answer, ToolContext, ToolResult
 from easyagent.tools.toolbox import Toolbox
 
 Event = TypeVar("Event")
@@ -83,7 +83,7 @@ class ManagerBench(Recorder):
             workspace=self.workspace,
             language="en",
             grants=Grants("ask", {}, owns_roots=False),
-            subagents=self.manager,
+            subagents=SubAgentCalls(self.manager),
             call_id="call_1",
         )
         return await Toolbox.for_main().call(name, arguments, context)
@@ -98,6 +98,10 @@ class ConversationBench(Recorder):
 
 def settings_of(fake: FakeOpenAI, key: str = "bench-key") -> ModelSettings:
     return ModelSettings(base_url=fake.base_url, api_key=SecretStr(key), name="fake-model")
+
+
+async def deny(request: ApprovalRequested) -> Answer:
+    return "deny"
 
 
 @asynccontextmanager
@@ -125,7 +129,7 @@ async def manager_bench(
         max_concurrent=max_concurrent,
     )
     launcher = launcher or open_launcher()
-    bench.manager = SubAgentManager(scope, emit=bench.take, notify=bench.notices.append, launcher=launcher)
+    bench.manager = SubAgentManager(scope, emit=bench.take, notify=bench.notices.append, launcher=launcher, ask=deny)
     try:
         yield bench
     finally:

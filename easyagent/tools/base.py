@@ -9,14 +9,14 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from easyagent.chat import without_surrogates
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
-from easyagent.permissions import Grants
+from easyagent.permissions import Access, Grants
 from easyagent.prompts import Language, load
 from easyagent.sandbox import temporary_directory
 from easyagent.strings import strings
@@ -72,6 +72,13 @@ class StatsCounter:
         )
 
 
+Answer = Literal["once", "run", "deny", "unanswered"]
+"""To a question for consent: this call, all such calls of this run, or none; `unanswered` after half an hour."""
+
+Ask = Callable[[str, str, str], Awaitable[Answer]]
+"""Tool, what the call is about, and the rule that asks."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     """Where and on whose behalf a tool runs."""
@@ -94,6 +101,11 @@ class ToolContext:
     """TMPDIR and HOME of this agent's commands; made at the first one, removed by the agent's owner."""
     private_paths: tuple[Path, ...] = ()
     """What commands must not read wherever it lies: connection files, tokens, settings with keys."""
+    access: Access = field(default_factory=Access)
+    ask: Ask | None = None
+    """Asks the user; None where nobody can answer."""
+    consents: set[tuple[str, str]] = field(default_factory=set)
+    """Tools and rules that the user has allowed for the whole run."""
     runners: set[asyncio.subprocess.Process] = field(default_factory=set)
     """Runners of commands whose background processes go on; the agent's owner ends them with `end_commands`."""
 

@@ -48,28 +48,27 @@ def printable(name: str) -> str:
 
 
 def relative_to(workspace: Path, path: Path) -> str:
-    """A path inside the workspace in relative POSIX form."""
-    return path.relative_to(workspace).as_posix() or "."
+    """A path inside the workspace in relative POSIX form; one outside stays absolute."""
+    return (path.relative_to(workspace).as_posix() or ".") if path.is_relative_to(workspace) else path.as_posix()
 
 
-def resolve_readable(workspace: Path, text: str) -> Path:
-    """The real path of something to read. Raises ToolError where it lies outside the workspace."""
-    path = _resolve(workspace, text)
+def check_hidden(workspace: Path, path: Path, text: str) -> None:
+    """Raises ToolError for hidden files of the home directory."""
     if _hidden_in_home(workspace, path):
-        raise ToolError(f"{text} is a hidden file of the home directory, which agents may not read.")
-    return path
+        raise ToolError(f"{text} is a hidden file of the home directory, which agents may not read or write.")
 
 
-def resolve_writable(workspace: Path, text: str) -> Path:
-    """The real path of something to write. Raises ToolError outside the workspace or for protected names."""
-    path = _resolve(workspace, text)
+def resolve_writable(workspace: Path, text: str, granted: Iterable[Path] = ()) -> Path:
+    """The real path of something to write. Raises ToolError outside the workspace, unless it lies in what is granted,
+    and for protected names."""
+    path = resolve(workspace, text)
     if path == workspace:
         raise ToolError("the path names the workspace itself; name a file in it.")
-    relative = PurePosixPath(relative_to(workspace, path))
-    if is_protected(relative):
+    if not path.is_relative_to(workspace) and not within(path, granted):
+        raise ToolError(f"{text} lies outside the workspace; only paths inside {workspace} can be used.")
+    if is_protected(PurePosixPath(relative_to(workspace, path))):
         raise ToolError(f"{text} is protected and never written by agents; choose another name.")
-    if _hidden_in_home(workspace, path):
-        raise ToolError(f"{text} is a hidden file of the home directory, which agents may not write.")
+    check_hidden(workspace, path, text)
     return path
 
 
@@ -84,21 +83,29 @@ def _hidden_in_home(workspace: Path, path: Path) -> bool:
     )
 
 
-def _resolve(workspace: Path, text: str) -> Path:
+def resolve(workspace: Path, text: str) -> Path:
+    """The real path that a model names. Raises ToolError where it names none."""
     if not text.strip() or "\0" in text:
         raise ToolError("the path is empty or holds a NUL character; give a path relative to the workspace.")
     try:
-        path = (workspace / text).resolve()
+        path = (workspace / Path(text).expanduser()).resolve()
     except (OSError, RuntimeError) as error:
         raise ToolError(f"{text} cannot be resolved: {error}.") from error
-    if not path.is_relative_to(workspace):
-        raise ToolError(f"{text} lies outside the workspace; only paths inside {workspace} can be used.")
     return path
 
 
 def within(path: Path, roots: Iterable[Path]) -> bool:
     """True where a real path is one of the roots or lies below one."""
     return any(path == root or path.is_relative_to(root) for root in roots)
+
+
+def make_roots(roots: Iterable[Path]) -> None:
+    """Make what may be written where it is not there yet: the sandbox's rules hold on to what is. A name with a suffix
+    is a file's. Raises OSError."""
+    for root in roots:
+        if not root.exists():
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.touch() if root.suffix else root.mkdir()
 
 
 def overlap(left: Path, right: Path) -> bool:

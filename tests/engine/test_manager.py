@@ -16,7 +16,7 @@ import pytest
 
 from easyagent.exceptions import SubAgentError
 from easyagent.models import AgentCreated, AgentEnded, Cause, SubAgentStatus, ToolFinished
-from easyagent.subagents import SubAgentRun
+from easyagent.subagents import SubAgentCalls, SubAgentRun
 from easyagent.testing import FakeOpenAI, call, calls, error, for_sub_agent, hang
 from easyagent.testing.bench import ManagerBench, manager_bench
 from easyagent.tools.base import SubAgentRequest
@@ -424,7 +424,7 @@ def test_an_interrupted_start_leaves_nothing_half_started(tmp_path: Path) -> Non
 
     async def scenario(bench: ManagerBench) -> None:
         for ticks in (0, 1, 3, 9):
-            starting = asyncio.create_task(bench.manager.create(request(agent_id=ticks + 1)))
+            starting = asyncio.create_task(SubAgentCalls(bench.manager).create(request(agent_id=ticks + 1)))
             for _ in range(ticks):
                 await asyncio.sleep(0)
             starting.cancel()

@@ -16,8 +16,9 @@ from pydantic import Field
 from easyagent import sandbox
 from easyagent.environment import command_environment
 from easyagent.exceptions import ToolError
-from easyagent.permissions import decide, refusal
 from easyagent.tools.base import ToolContext, ToolResult, builtin
+from easyagent.tools.consent import permit, permit_network
+from easyagent.tools.paths import make_roots
 
 HEAD_BYTES = TAIL_BYTES = 20_000
 OUTPUT_LIMIT_BYTES = 50_000_000
@@ -57,12 +58,13 @@ async def run_command(
     command: Annotated[str, Field(min_length=1, description="Shell command; its directory is the workspace.")],
     ctx: ToolContext,
     timeout_seconds: Annotated[int, Field(ge=1, le=3600, description="Kill the command after this time.")] = 120,
+    network: Annotated[bool, Field(description="Needs the network; the user may have to allow it.")] = False,
 ) -> ToolResult:
-    decision = decide(ctx.grants, "run_command", {"command": command})
-    if decision.effect != "allow":
-        raise ToolError(refusal(decision, "run_command"))
+    await permit(ctx, "run_command", {"command": command})
+    if network and ctx.grants.confined:
+        await permit_network(ctx, command)
     ctx.stats.commands += 1
-    return await _run(command, ctx, timeout_seconds)
+    return await _run(command, ctx, timeout_seconds, network=network or ctx.access.network)
 
 
 async def end_commands(runners: set[asyncio.subprocess.Process]) -> None:
@@ -73,9 +75,9 @@ async def end_commands(runners: set[asyncio.subprocess.Process]) -> None:
     runners.clear()
 
 
-async def _run(command: str, ctx: ToolContext, timeout_seconds: float) -> ToolResult:
+async def _run(command: str, ctx: ToolContext, timeout_seconds: float, *, network: bool) -> ToolResult:
     runners, temporary = ctx.runners, _temporary(ctx)
-    policy = json.dumps(_policy(ctx, temporary).json_ready() if ctx.grants.confined else None)
+    policy = json.dumps(_policy(ctx, temporary, network).json_ready() if ctx.grants.confined else None)
     status_read, status_write = os.pipe()
     try:
         runner = await asyncio.create_subprocess_exec(
@@ -109,12 +111,15 @@ async def _run(command: str, ctx: ToolContext, timeout_seconds: float) -> ToolRe
     return _result(status, output)
 
 
-def _policy(ctx: ToolContext, temporary: Path) -> sandbox.SandboxPolicy:
-    for root in ctx.roots:
-        if not root.exists():
-            root.mkdir(parents=True)  # a rule needs something to hold on to
+def _policy(ctx: ToolContext, temporary: Path, network: bool) -> sandbox.SandboxPolicy:
+    make_roots(ctx.roots)
     return sandbox.command_policy(
-        workspace=ctx.workspace, roots=ctx.roots, temporary=temporary, private=ctx.private_paths
+        workspace=ctx.workspace,
+        roots=ctx.roots,
+        temporary=temporary,
+        private=ctx.private_paths,
+        extra_reads=ctx.access.read,
+        network=network,
     )
 
 

@@ -14,13 +14,12 @@ from typing import Annotated
 from pydantic import Field
 
 from easyagent.exceptions import ToolError
-from easyagent.permissions import decide, refusal
 from easyagent.tools.base import ToolContext, ToolResult, builtin
+from easyagent.tools.consent import permit, readable
 from easyagent.tools.paths import (
     SKIPPED_DIRECTORIES,
     printable,
     relative_to,
-    resolve_readable,
     resolve_writable,
     within,
 )
@@ -38,7 +37,7 @@ async def read_file(
     offset: Annotated[int, Field(ge=1, description="First line to read, counting from 1.")] = 1,
     limit: Annotated[int, Field(ge=1, le=100_000, description="How many lines to read.")] = 2000,
 ) -> ToolResult:
-    real = resolve_readable(ctx.workspace, path)
+    real = await readable(ctx, "read_file", path)
     shown = relative_to(ctx.workspace, real)
     file = await asyncio.to_thread(read_text, real, shown)
     lines = file.text.split("\n")
@@ -79,7 +78,7 @@ def _within_budget(lines: list[str]) -> list[str]:
 async def write_file(
     path: PathArgument, content: Annotated[str, Field(description="The whole new content.")], ctx: ToolContext
 ) -> ToolResult:
-    real, shown = _writable(ctx, "write_file", path)
+    real, shown = await _writable(ctx, "write_file", path)
     data = content.encode("utf-8", "replace")
     _replace(real, shown, data)
     ctx.stats.written[shown] = None
@@ -95,7 +94,7 @@ async def edit_file(
     ctx: ToolContext,
     replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False,
 ) -> ToolResult:
-    real, shown = _writable(ctx, "edit_file", path)
+    real, shown = await _writable(ctx, "edit_file", path)
     file = read_text(real, shown)
     if file.cut:
         raise ToolError(f"{shown} is longer than 32 MB and cannot be edited.")
@@ -121,12 +120,10 @@ async def edit_file(
     return ToolResult(f"Replaced {count} occurrence{'s' if count > 1 else ''} in {shown}.")
 
 
-def _writable(ctx: ToolContext, tool: str, path: str) -> tuple[Path, str]:
-    real = resolve_writable(ctx.workspace, path)
+async def _writable(ctx: ToolContext, tool: str, path: str) -> tuple[Path, str]:
+    real = resolve_writable(ctx.workspace, path, ctx.access.write)
     shown = relative_to(ctx.workspace, real)
-    decision = decide(ctx.grants, tool, {"path": shown}, inside_roots=within(real, ctx.roots))
-    if decision.effect != "allow":
-        raise ToolError(refusal(decision, tool))
+    await permit(ctx, tool, {"path": shown}, inside_roots=within(real, ctx.roots))
     if real.is_dir():
         raise ToolError(f"{shown} is a directory; name a file.")
     return real, shown
@@ -134,22 +131,31 @@ def _writable(ctx: ToolContext, tool: str, path: str) -> tuple[Path, str]:
 
 def _replace(path: Path, shown: str, data: bytes) -> None:
     """Write beside the file and rename: a reader sees the old file or the new one, never half of it."""
-    temporary = path.with_name(f".write-{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
+            _write_beside(path, data)
+        except PermissionError:  # the sandbox grants this one file, and nothing beside it
+            descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0))
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-            if path.exists():
-                temporary.chmod(path.stat().st_mode & 0o777)
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
     except OSError as error:
         raise ToolError(f"{shown} cannot be written: {error.strerror}.") from error
+
+
+def _write_beside(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".write-{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 @builtin("list_files")
@@ -160,7 +166,7 @@ async def list_files(
         str | None, Field(description='Glob such as "**/*.csv"; lists matching files below path.')
     ] = None,
 ) -> ToolResult:
-    real = resolve_readable(ctx.workspace, path)
+    real = await readable(ctx, "list_files", path)
     shown = relative_to(ctx.workspace, real)
     if not real.is_dir():
         raise ToolError(
@@ -191,7 +197,7 @@ def walk_glob(workspace: Path, directory: Path, pattern: str) -> list[str]:
             for match in directory.glob(pattern)
             if match.is_file()
             and not SKIPPED_DIRECTORIES & set(match.relative_to(directory).parts)
-            and match.resolve().is_relative_to(workspace)
+            and within(match.resolve(), (workspace, directory))
         ]
     except (ValueError, OSError) as error:
         raise ToolError(f"the pattern {pattern!r} cannot be used: {error}.") from error
@@ -199,7 +205,7 @@ def walk_glob(workspace: Path, directory: Path, pattern: str) -> list[str]:
 
 
 def _entry(workspace: Path, path: Path) -> str:
-    name = printable(path.relative_to(workspace).as_posix())
+    name = printable(relative_to(workspace, path))
     if path.is_dir():
         return f"{name}/"
     try:

@@ -13,7 +13,8 @@ from pydantic import Field
 from easyagent.exceptions import ToolError
 from easyagent.tools.base import ToolContext, ToolResult, builtin
 from easyagent.tools.builtin.files import walk_glob
-from easyagent.tools.paths import SKIPPED_DIRECTORIES, relative_to, resolve_readable
+from easyagent.tools.consent import readable
+from easyagent.tools.paths import SKIPPED_DIRECTORIES, relative_to
 from easyagent.tools.text import RESULT_CHARACTERS, cut_middle
 
 SEARCH_SECONDS = 30.0
@@ -29,7 +30,7 @@ async def search_files(
     ctx: ToolContext,
     path: SearchPath = ".",
 ) -> ToolResult:
-    real = resolve_readable(ctx.workspace, path)
+    real = await readable(ctx, "search_files", path)
     shown = relative_to(ctx.workspace, real)
     if not real.is_dir():
         raise ToolError(f"{shown} is not a directory.")
@@ -49,13 +50,13 @@ async def search_code(
     glob: Annotated[str | None, Field(description='Only files whose name matches, such as "*.py".')] = None,
     ignore_case: Annotated[bool, Field(description="Ignore upper and lower case.")] = False,
 ) -> ToolResult:
-    real = resolve_readable(ctx.workspace, path)
+    real = await readable(ctx, "search_code", path)
     shown = relative_to(ctx.workspace, real)
     if not real.exists():
         raise ToolError(f"{shown} does not exist; look with list_files.")
     request = {
         "root": str(real),
-        "workspace": str(ctx.workspace),
+        "workspace": str(ctx.workspace if real.is_relative_to(ctx.workspace) else real),
         "query": query,
         "regex": regex,
         "glob": glob,
