@@ -25,7 +25,7 @@ from easyagent.conversation import Conversation
 from easyagent.endpoint import open_model
 from easyagent.inbox import Notice
 from easyagent.models import AgentEvent, ApprovalRequested, ModelSettings
-from easyagent.permissions import Grants
+from easyagent.permissions import Access, Grants
 from easyagent.setup import Setup
 from easyagent.subagents import Launcher, SubAgentCalls, SubAgentManager, open_launcher
 from easyagent.subagents.reservations import Scope
@@ -139,14 +139,25 @@ async def manager_bench(
 
 @asynccontextmanager
 async def conversation_bench(
-    fake: FakeOpenAI, workspace: Path, *, registry: AgentRegistry | None = None, **config: Any
+    fake: FakeOpenAI,
+    workspace: Path,
+    *,
+    registry: AgentRegistry | None = None,
+    can_ask: bool = False,
+    confined: bool = False,
+    access: Access | None = None,
+    **config: Any,
 ) -> AsyncIterator[ConversationBench]:
-    """A conversation on real sub-agent processes; `config` are fields of AgentConfig. At the end it is closed."""
+    """A conversation on real sub-agent processes; `config` are fields of AgentConfig, the others those of Setup. At
+    the end it is closed."""
     bench = ConversationBench()
     setup = Setup(
         config=AgentConfig(base_url=fake.base_url, workspace=workspace, **config),
         settings=settings_of(fake),
         registry=registry or get_agent_registry(),
+        can_ask=can_ask,
+        confined=confined,
+        access=access or Access(),
     )
     bench.conversation = Conversation(
         setup, label="main", workspace=workspace, open_model=open_model, on_event=bench.take
