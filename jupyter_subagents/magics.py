@@ -45,7 +45,7 @@ def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | W
     text = expand(cell, notebook.shell.user_ns).strip()
     if not text:
         raise UsageError("%%agent: the cell is empty; write below the first line what you need.")
-    prompt = notebook.prompt(text, options)
+    prompt = notebook.prompt(text, options, typed=cell)
     notebook.check_endpoint(prompt, options)
     session, left, stopped = notebook.enter(options.label, new=options.new)
     words = notebook.words(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from easyagent.processes import is_alive
 from easyagent.prompts import detect_language
 from easyagent.subagents import RunStore, SubAgentRun, earlier
 from jupyter_subagents.front_end import CellDisplay, kind_of
-from jupyter_subagents.options import CellOptions
+from jupyter_subagents.options import CellOptions, named_paths
 from jupyter_subagents.outputs import CellOutput
 from jupyter_subagents.runtime import Runtime, get_runtime
 from jupyter_subagents.session import Prompt, Session
@@ -72,8 +73,9 @@ class Notebook:
         except EasyAgentError as error:
             raise UsageError(str(error)) from None
 
-    def prompt(self, text: str, options: CellOptions) -> Prompt:
-        """A prompt with everything its cell says. Raises UsageError with one sentence."""
+    def prompt(self, text: str, options: CellOptions, *, typed: str | None = None) -> Prompt:
+        """A prompt with everything its cell says; the paths that she has `typed` herself may be read. Raises UsageError
+        with one sentence."""
         config = self.config(options.settings)
         try:
             registry = get_agent_registry().for_workspace(self.workspace)
@@ -88,6 +90,8 @@ class Notebook:
             deliverables_root=options.directory or "sub_agent_results",
             timeout_seconds=options.timeout_seconds,
             private_paths=private_paths(),
+            access=replace(options.access, read=(*options.access.read, *named_paths(text if typed is None else typed))),
+            can_ask=kind_of(self.shell) == "live",
         )
 
     def check_type(self, name: str) -> AgentDefinition:

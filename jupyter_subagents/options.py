@@ -7,14 +7,15 @@ import ast
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
 from easyagent.config import PERMISSION_LEVELS
-from easyagent.tools.paths import check_own_path, relative_to
+from easyagent.permissions import Access
+from easyagent.tools.paths import check_own_path, is_protected, relative_to
 
 _LABEL = re.compile(r"[\w][\w.-]{0,39}")
 _BIND = re.compile(r"^\s*([^\W\d]\w*)\s*<<\s*(.*)$", re.DOTALL)
@@ -38,6 +39,7 @@ class CellOptions:
     directory: str | None = None
     timeout_seconds: int | None = None
     new: bool = False
+    access: Access = field(default_factory=Access)
     settings: Mapping[str, Any]
     """Settings of this cell, by the names of AgentConfig."""
 
@@ -74,6 +76,9 @@ def _parser() -> _Parser:
     parser.add_argument("--dir")
     parser.add_argument("--max-agents", type=_whole_number(1, 99))
     parser.add_argument("--timeout", type=_whole_number(60, 3600))
+    parser.add_argument("--read", action="append", default=[])
+    parser.add_argument("--write", action="append", default=[])
+    parser.add_argument("--net", action="store_true")
     parser.add_argument("--new", action="store_true")
     parser.add_argument("--permissions", choices=PERMISSION_LEVELS)
     return parser
@@ -96,6 +101,11 @@ def parse_line(line: str, workspace: Path) -> CellOptions:
         directory=_directory(given.dir, workspace),
         timeout_seconds=given.timeout,
         new=given.new,
+        access=Access(
+            read=tuple(_granted(path, workspace, "--read") for path in given.read),
+            write=tuple(_writable(path, workspace) for path in given.write),
+            network=given.net,
+        ),
         settings={
             "model": given.model,
             "base_url": given.base_url,
@@ -112,6 +122,39 @@ def _directory(text: str | None, workspace: Path) -> str | None:
         return relative_to(workspace, check_own_path(workspace, text, what="--dir", directory=True))
     except ValueError as error:
         raise UsageError(f"%%agent: {error}.") from None
+
+
+def _granted(text: str, workspace: Path, option: str) -> Path:
+    """A path that exists, relative to the workspace, absolute, or from the home directory."""
+    path = (workspace / Path(text).expanduser()).resolve()
+    if not path.exists():
+        raise UsageError(f"%%agent: {option} {text!r} does not exist.")
+    return path
+
+
+def _writable(text: str, workspace: Path) -> Path:
+    path = (workspace / Path(text).expanduser()).resolve()
+    if path == workspace or workspace.is_relative_to(path):
+        raise UsageError(f"%%agent: --write {text!r} holds the whole workspace; name a directory or a file in it.")
+    if not path.parent.is_dir():
+        raise UsageError(f"%%agent: --write {text!r} lies in a directory that does not exist.")
+    if is_protected(PurePosixPath(relative_to(workspace, path))):
+        raise UsageError(f"%%agent: --write {text!r} is protected and never written by agents.")
+    return path
+
+
+_NAMED_PATH = re.compile(r"(?<![\w.~/])~?/[^\s'\"`,;:()<>|*?]+")
+
+
+def named_paths(text: str) -> tuple[Path, ...]:
+    """The existing absolute paths that a user's text names: what she names may be read. Never a root or a home as a
+    whole."""
+    found = []
+    for match in _NAMED_PATH.findall(text):
+        path = Path(match.rstrip(".")).expanduser()
+        if path.exists() and path.resolve() not in (Path("/"), Path.home()) and path.resolve().parent != Path("/"):
+            found.append(path.resolve())
+    return tuple(found)
 
 
 def expand(text: str, namespace: dict[str, Any]) -> str:

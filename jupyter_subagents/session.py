@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from easyagent.models import (
     Stop,
 )
 from easyagent.models.conversation import ConversationRecord
+from easyagent.permissions import Access
 from easyagent.sandbox import enforcement
 from easyagent.subagents import Launcher, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
@@ -35,6 +36,9 @@ class Prompt:
     definition: AgentDefinition | None = None
     deliverables_root: str = "sub_agent_results"
     timeout_seconds: float | None = None
+    access: Access = field(default_factory=Access)
+    can_ask: bool = False
+    """Somebody sits in front."""
     private_paths: tuple[Path, ...] = ()
     """The kernel's own secrets: commands never read them."""
 
@@ -153,6 +157,8 @@ class Session:
                 self._spawn(self.stop(action["agent_id"]))
             case "stop_all":
                 self._spawn(self.stop_all())
+            case "answer" if self.conversation is not None:
+                self.conversation.approvals.answer(action["number"], action["decision"])
             case "continue" if self.conversation is not None:
                 self.conversation.continue_rounds()
 
@@ -164,6 +170,8 @@ class Session:
         return Setup(
             confined=held.confined,
             private_paths=prompt.private_paths,
+            access=prompt.access,
+            can_ask=prompt.can_ask,
             config=prompt.config,
             settings=_with_definition(settings, prompt.definition),
             registry=prompt.registry,
