@@ -47,6 +47,8 @@ class SubAgentCard:
     last_output: str = ""
     result_summary: str = ""
     error: str = ""
+    cause: str = ""
+    """Why it came to a bad end, where that says more than its status: a `Cause`."""
     files: tuple[DeliveredFile, ...] = ()
     partial: bool = False
 

@@ -229,6 +229,7 @@ def _closed(card: SubAgentCard, end: SubAgentEnd, time: float) -> SubAgentCard:
         retry_reason="",
         result_summary=end.result_summary,
         error=end.error or (card.last_output if end.status is SubAgentStatus.FAILED else ""),
+        cause="" if end.status in (SubAgentStatus.COMPLETED, SubAgentStatus.TERMINATED) else end.cause,
         files=end.files,
         partial=end.partial,
     )

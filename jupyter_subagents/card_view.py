@@ -11,6 +11,9 @@ from jupyter_subagents.render import clean_text
 DEMO_MODEL = "demo-rules-not-a-language-model"
 """The embedded demo model's id: its cost is no cost, and each card says that it is no language model."""
 
+HEARTBEAT_SECONDS = 60.0
+"""While something lives, a card gets news at least this often; a long silence means that the kernel has ended."""
+
 MAX_FILES = 100
 """File names sent to the front end for one sub-agent; the rest is a number."""
 
@@ -19,6 +22,7 @@ def to_view(state: CardState, *, now: float) -> dict[str, Any]:
     """What a card shows. `now` is the kernel's clock, so that a browser can correct its own."""
     return {
         "now": now,
+        "heartbeat": HEARTBEAT_SECONDS,
         "label": line(state.label, 100),
         "model": line(state.model, 100),
         "demo": state.model == DEMO_MODEL,
@@ -61,7 +65,8 @@ def _agent(agent: SubAgentCard) -> dict[str, Any]:
         "more_files": max(0, len(agent.files) - MAX_FILES),
         "result": clean_text(agent.result_summary)[:8000],
         "error": line(agent.error, 1000),
-        "partial": agent.partial,
+        "cause": str(agent.cause),
+        "partial": agent.partial and bool(agent.files or agent.result_summary),
     }
 
 

@@ -18,7 +18,7 @@ import traitlets
 
 from jupyter_subagents.card_model import CardState, Entry
 from jupyter_subagents.card_state import to_view
-from jupyter_subagents.card_view import line
+from jupyter_subagents.card_view import HEARTBEAT_SECONDS, line
 from jupyter_subagents.render import BlockRenderer, clean_text
 
 _STATIC = files("jupyter_subagents") / "static"
@@ -70,17 +70,20 @@ class AgentCard(anywidget.AnyWidget):
                 return False
         return True
 
-    def push(self, state: CardState, *, force: bool = False) -> None:
-        """Show this state. Sends what changed; with `force` the state goes out even when nothing did."""
+    def push(self, state: CardState, *, force: bool = False) -> bool:
+        """Show this state. Sends what changed; with `force` the state goes out even when nothing did.
+        True where anything went out."""
         view = to_view(state, now=time.time())
         steady = {key: value for key, value in view.items() if key != "now"}
-        if force or steady != self._last_view:
+        changed = force or steady != self._last_view
+        if changed:
             self._last_view = steady
             self.state = view
         with self._lock:
             message = self._feed.update(state)
             if message is not None:
                 self.send(message)
+        return changed or message is not None
 
     def _received(self, _widget: object, content: object, _buffers: object) -> None:
         action = _action(content)
@@ -172,23 +175,26 @@ async def push_changes(
     changed: asyncio.Event,
     *,
     interval_seconds: float = 0.25,
-    heartbeat_seconds: float = 60.0,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> None:
     """Feed the card until cancelled. Set `changed` after each change of what `read_state` returns.
 
-    Changes within `interval_seconds` go out together. While something lives the state is pushed at least
-    every `heartbeat_seconds`: hubs cull kernels that say nothing. The last state is always pushed.
+    Changes within `interval_seconds` go out together. While something lives, something goes out at least
+    every `heartbeat_seconds`, even where all that changed is not shown: hubs cull kernels that say nothing,
+    and the card takes a long silence for the kernel's end. The last state is always pushed.
     """
     pushed: CardState | None = None
+    sent_at = time.monotonic()
     try:
         while True:
             state = read_state()
-            beat = state is pushed and state.alive
-            if state is not pushed or beat:
-                card.push(state, force=beat)
-                pushed = state
+            beat = state.alive and time.monotonic() - sent_at >= heartbeat_seconds
+            if (state is not pushed or beat) and card.push(state, force=beat):
+                sent_at = time.monotonic()
+            pushed = state
             await asyncio.sleep(interval_seconds)
-            await _wait(changed, heartbeat_seconds if state.alive else None)
+            left = max(0.0, sent_at + heartbeat_seconds - time.monotonic())
+            await _wait(changed, left if state.alive else None)
             changed.clear()
     finally:
         state = read_state()

@@ -37,6 +37,9 @@ _COLOURS = {
     "starting": "59,130,214",
 }
 _GREY = "138,138,138"
+_THIRD = 31
+_SHARES = {1: 100, 2: 46, 4: 46}
+"""Width of a card in percent by how many there are, a gap's room taken off; more go in rows of three."""
 _STYLES = {
     "pre": "background-color:rgba(128,128,128,0.12);border-radius:4px;padding:8px 10px;overflow-x:auto",
     "h1": "font-size:1.4em;font-weight:600;margin:0.9em 0 0.4em 0",
@@ -73,17 +76,22 @@ class _Record(RecordWords):
         note = ""
         size = 0
         agents = self.view["agents"]
+        share = _SHARES.get(len(agents), _THIRD)
+        column = f"flex:1 1 {share}%;min-width:280px;box-sizing:border-box"
         for index, agent in enumerate(agents):
-            card = self.agent_html(agent)
+            card = self.agent_html(agent, column)
             size += len(card.encode())
             if size > _AGENTS_BYTES:
                 note = _div(escape(self.strings["cut_agents"].format(n=len(agents) - index)), _MUTED)
                 break
             cards.append(card)
-        style = "display:flex;flex-wrap:wrap;gap:10px;list-style:none;padding:0;margin:0 0 10px 0"
-        return f'<ul style="{style}">{"".join(cards)}</ul>\n{note}' if cards else ""
+        if not cards:
+            return ""
+        # Without them the cards of the last row would be wider than those above.
+        fillers = f'<div style="{column};height:0"></div>' * (100 // share - 1)
+        return f'<div style="display:flex;flex-wrap:wrap;gap:0 10px">{"".join(cards)}{fillers}</div>\n{note}'
 
-    def agent_html(self, agent: dict[str, Any]) -> str:
+    def agent_html(self, agent: dict[str, Any], column: str) -> str:
         name = escape(self.strings["sub_agent"].format(id=agent["agent_id"]))
         badge = _badge(self.status(agent), agent["status"])
         small = f"{_MUTED};font-size:92%"
@@ -95,30 +103,29 @@ class _Record(RecordWords):
         ]
         if agent["alive"] and agent["last_action"]:
             lines.append(_div(escape(agent["last_action"]), small))
-        if agent["error"]:
-            lines.append(_div(escape(agent["error"]), f"color:rgb({_RED});margin-top:4px"))
+        reasons = [text for text in (self.why(agent), agent["error"]) if text]
+        lines += [_div(escape(text), f"color:rgb({_RED});margin-top:4px") for text in reasons]
         if agent["result"]:
             lines.append(_div(escape(self.shortened(agent["result"], 4000)), "margin-top:4px;white-space:pre-wrap"))
         if not agent["alive"]:
             lines.append(_div(self.files_html(agent), "margin-top:4px;font-size:92%"))
         colour = _COLOURS.get(agent["status"], _GREY)
         style = (
-            "flex:1 1 300px;min-width:0;max-width:440px;margin:0;padding:7px 12px 9px 12px;"
+            f"{column};margin:0 0 10px 0;padding:7px 12px 9px 12px;"
             f"border:{_RULE};border-top:3px solid rgb({colour});border-radius:6px"
         )
-        return f'<li style="{style}">{"".join(lines)}</li>\n'
+        return f'<div style="{style}">{"".join(lines)}</div>\n'
 
     def files_html(self, agent: dict[str, Any]) -> str:
         directory = agent["directory"]
+        partial = _div(escape(self.strings["partial"]), _MUTED) if agent["partial"] else ""
         if not agent["files"]:
             none = self.strings["no_deliverables"].format(directory=directory)
-            return f'<span style="{_MUTED}">{escape(none)}</span>'
+            return _div(escape(none), _MUTED) + partial
         links = [_file_link(directory, file["path"], file["size"]) for file in agent["files"]]
         if agent["more_files"]:
             links.append(escape(self.strings["more_files"].format(n=agent["more_files"])))
-        if agent["partial"]:
-            links.append(escape(self.strings["partial"]))
-        return f"{escape(self.strings['deliverables_in'].format(directory=directory))}: {' · '.join(links)}"
+        return f"{escape(self.strings['deliverables_in'].format(directory=directory))}: {' · '.join(links)}{partial}"
 
     def transcript_html(self) -> str:
         """The newest entries that fit: the answer stands at the end."""
@@ -179,10 +186,13 @@ class _Record(RecordWords):
             " · ".join([name, agent["type"], agent["summary"], self.status(agent)]),
             "  " + " · ".join([*self.facts(agent), *self.counts(agent)]),
         ]
-        lines += [f"  {text}" for text in (agent["error"], line(agent["result"], 600)) if text]
+        texts = (self.why(agent), agent["error"], line(agent["result"], 600))
+        lines += [f"  {text}" for text in texts if text]
         if agent["files"]:
             names = ", ".join(f"{file['path']} ({file['size']})" for file in agent["files"])
             lines.append(f"  {self.strings['deliverables_in'].format(directory=agent['directory'])}: {names}")
+        if agent["partial"]:
+            lines.append(f"  {self.strings['partial']}")
         return lines
 
 
@@ -194,7 +204,8 @@ def _badge(word: str, status: str) -> str:
     """The state in words on its colour, translucent: the theme's own text colour stays readable on it."""
     colour = _COLOURS.get(status, _GREY)
     dot = f'<span style="color:rgb({colour})">●</span>'
-    style = f"background-color:rgba({colour},0.15);border-radius:10px;padding:1px 9px;font-weight:600"
+    look = "border-radius:10px;padding:0 9px;font-weight:600;display:inline-block"
+    style = f"background-color:rgba({colour},0.15);{look}"
     return f'<span style="{style}">{dot} {escape(word)}</span>'
 
 

@@ -48,12 +48,18 @@ class RecordWords:
         return self.word(f"status_{agent['status']}", agent["alive"])
 
     def facts(self, agent: dict[str, Any]) -> list[str]:
-        seconds = agent["seconds"]
-        if seconds is None:
-            seconds = self.view["now"] - agent["since"]
-        limit = duration_text(agent["limit"])
-        elapsed = self.strings["elapsed_of_limit"].format(elapsed=duration_text(seconds), limit=limit)
-        return [elapsed, *self.usage(agent)]
+        if agent["seconds"] is not None:
+            return [duration_text(agent["seconds"]), *self.usage(agent)]
+        elapsed, limit = duration_text(self.view["now"] - agent["since"]), duration_text(agent["limit"])
+        return [self.strings["elapsed_of_limit"].format(elapsed=elapsed, limit=limit), *self.usage(agent)]
+
+    def why(self, agent: dict[str, Any]) -> str:
+        """Why an agent came to a bad end; empty where its status says it all."""
+        words = self.strings.get(f"cause.{agent['cause']}")
+        if words is None:
+            return ""
+        cause = words.format(timeout_seconds=f"{agent['limit']:g}")
+        return self.strings["ended_because"].format(status=self.strings[f"status_{agent['status']}"], cause=cause)
 
     def counts(self, agent: dict[str, Any]) -> list[str]:
         return [

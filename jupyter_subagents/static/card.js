@@ -14,9 +14,10 @@
  *   since: number, seconds: number | null, limit: number, counts: Record<string, number>,
  *   last_action: string, retry: Retry, model: string, demo: boolean, usage: Usage, directory: string,
  *   files: {path: string, size: string}[], more_files: number, result: string, error: string, partial: boolean,
+ *   cause: string, lost?: boolean,
  * }} Agent
  * @typedef {{
- *   now: number, label: string, model: string, demo: boolean, state: string, alive: boolean,
+ *   now: number, heartbeat: number, label: string, model: string, demo: boolean, state: string, alive: boolean,
  *   can_continue: boolean, since: number | null, seconds: number, usage: Usage, retry: Retry, agents: Agent[],
  * }} State
  * @typedef {{kind: string, html?: string, text?: string, ok?: boolean | null, agents?: number[]}} Row
@@ -29,6 +30,7 @@
  */
 
 const STOP_ANSWER_MS = 10_000; // after this time without an effect, Stop may be pressed again
+const MISSED_HEARTBEATS = 2.5; // after so many the kernel counts as gone: 150 s
 
 /**
  * @template {keyof HTMLElementTagNameMap} T
@@ -83,9 +85,32 @@ function countTexts(strings, counts) {
     .map((text) => text.replaceAll(" ", "\u00a0"));
 }
 
+/** Why an agent came to a bad end, in words.
+ * @param {Strings} strings @param {Agent} agent */
+function whyText(strings, { status, cause, limit }) {
+  const words = fill(strings[`cause.${cause}`] ?? "", { timeout_seconds: limit });
+  return words && fill(strings.ended_because, { status: strings[`status_${status}`] ?? status, cause: words });
+}
+
 /** @param {Strings} strings @param {Retry} retry */
 function retryText(strings, retry) {
   return retry ? fill(strings.retrying, retry) : "";
+}
+
+/**
+ * What is left of a state once the kernel that made it is gone: its agents went with it.
+ * @param {State} state @param {number} at when it was last heard of, by the kernel's clock
+ * @returns {State}
+ */
+function withoutKernel(state, at) {
+  const since = (/** @type {number} */ start) => Math.max(0, at - start);
+  const agents = state.agents.map((agent) => {
+    if (!agent.alive) return agent;
+    return { ...agent, alive: false, lost: true, status: "interrupted", seconds: since(agent.since), retry: null };
+  });
+  const seconds = state.seconds + (state.since === null ? 0 : since(state.since));
+  const rest = { alive: false, can_continue: false, since: null, retry: null };
+  return { ...state, ...rest, state: "kernel_ended", seconds, agents };
 }
 
 /** A Stop button that says it was heard until its effect shows. */
@@ -96,6 +121,7 @@ class StopButton {
     this.pressedAt = 0;
     this.button = make("button", "button subagents-stop", parent);
     this.button.type = "button";
+    this.button.hidden = true;
     this.button.title = title;
     this.button.setAttribute("aria-label", title);
     this.button.addEventListener("click", () => {
@@ -133,7 +159,7 @@ class AgentCard {
     this.root.dataset.agentId = String(id);
     this.bar = make("div", "bar-fill", make("div", "bar", this.root));
     const top = make("div", "card-top", this.root);
-    make("span", "number", top).textContent = String(id);
+    make("span", "number", top).textContent = fill(strings.sub_agent, { id });
     this.type = make("span", "type", top);
     this.badge = make("span", "badge", top);
     this.badge.setAttribute("aria-live", "polite");
@@ -145,6 +171,7 @@ class AgentCard {
     this.usage = make("span", "usage", this.meter);
     this.counts = make("div", "counts", this.root);
     this.action = make("div", "action", this.root);
+    this.why = make("div", "error", this.root);
     this.error = make("div", "error", this.root);
     this.result = make("div", "result", this.root);
     this.result.hidden = true;
@@ -170,6 +197,8 @@ class AgentCard {
     setText(this.counts, countTexts(strings, agent.counts).join(" · "));
     setText(this.action, agent.alive ? retryText(strings, agent.retry) || agent.last_action : "");
     this.action.title = agent.last_action;
+    setText(this.why, whyText(strings, agent));
+    show(this.why, this.why.textContent !== "");
     setText(this.error, agent.error);
     show(this.error, agent.error !== "");
     this.updateFiles(agent);
@@ -184,7 +213,8 @@ class AgentCard {
     if (!this.agent) return;
     const { since, seconds, limit, alive } = this.agent;
     const elapsed = seconds ?? Math.max(0, now - since);
-    setText(this.elapsed, fill(this.strings.elapsed_of_limit, { elapsed: duration(elapsed), limit: duration(limit) }));
+    const values = { elapsed: duration(elapsed), limit: duration(limit) };
+    setText(this.elapsed, alive ? fill(this.strings.elapsed_of_limit, values) : values.elapsed);
     const share = alive ? Math.min(1, elapsed / limit) : 1;
     this.bar.style.transform = `scaleX(${share.toFixed(4)})`;
     this.stop.update(alive);
@@ -204,9 +234,10 @@ class AgentCard {
   }
   /** @param {Agent} agent */
   updateFiles(agent) {
-    show(this.files, !agent.alive);
+    const known = !agent.alive && !agent.lost; // nobody is left who could list a lost one's files
+    show(this.files, known);
     const key = JSON.stringify([agent.files, agent.more_files, agent.partial, agent.directory]);
-    if (agent.alive || key === this.filesKey) return;
+    if (!known || key === this.filesKey) return;
     this.filesKey = key;
     const { strings } = this;
     const heading = agent.files.length ? strings.deliverables_in : strings.no_deliverables;
@@ -230,30 +261,34 @@ class Header {
     this.strings = strings;
     this.root = make("div", "header", parent);
     this.root.tabIndex = -1;
-    this.badge = make("span", "badge", this.root);
+    this.facts = make("div", "facts", this.root);
+    this.badge = make("span", "badge", this.facts);
     this.badge.setAttribute("aria-live", "polite");
-    this.label = make("span", "label", this.root);
-    this.model = make("span", "model", this.root);
-    this.demo = make("span", "demo", this.root);
+    this.label = make("span", "label", this.facts);
+    this.model = make("span", "model", this.facts);
+    this.demo = make("span", "demo", this.facts);
     this.demo.textContent = strings.demo_tag;
-    this.meter = make("span", "meter", this.root);
-    this.elapsed = make("span", "elapsed", this.meter);
-    this.usage = make("span", "usage", this.meter);
-    this.next = make("button", "button subagents-continue", this.root);
+    this.elapsed = make("span", "elapsed", this.facts);
+    this.usage = make("span", "usage", this.facts);
+    const buttons = make("div", "buttons", this.root);
+    this.next = make("button", "button subagents-continue", buttons);
     this.next.type = "button";
     this.next.textContent = strings.continue;
     this.next.title = strings.continue_title;
     this.next.addEventListener("click", () => model.send({ type: "continue" }));
-    this.stop = new StopButton(this.root, strings, strings.stop_all_title, () => model.send({ type: "stop_all" }));
+    this.stop = new StopButton(buttons, strings, strings.stop_all_title, () => model.send({ type: "stop_all" }));
     this.retry = make("div", "retry", parent);
+    // Until the first state there is nothing to say and nothing to press.
+    for (const element of [this.facts, this.next, this.retry]) element.hidden = true;
   }
   /** @param {State} state @param {number} now */
   update(state, now) {
     const { strings } = this;
     this.state = state;
     this.root.dataset.status = state.state;
+    show(this.facts, true);
     setText(this.badge, strings[`state_${state.state}`] ?? state.state);
-    setText(this.label, state.label);
+    setText(this.label, fill(strings.conversation, { label: state.label }));
     setText(this.model, state.model || strings.model_unknown);
     show(this.demo, state.demo);
     setText(this.usage, usageTexts(strings, state).join(" · "));
@@ -278,6 +313,7 @@ class Transcript {
     this.strings = strings;
     this.askAgain = askAgain;
     this.root = make("div", "transcript", parent);
+    this.root.hidden = true;
     this.tail = make("div", "tail", this.root);
     /** @type {HTMLElement[]} */
     this.rows = [];
@@ -327,46 +363,70 @@ function render({ model, el }) {
   const root = make("section", "root", el);
   const header = new Header(root, strings, model);
   const list = make("ol", "agents", root);
+  list.hidden = true;
   const transcript = new Transcript(root, strings, () => model.send({ type: "ready" }));
   /** @type {Map<number, AgentCard>} */
   const cards = new Map();
   let skew = 0; // the kernel's clock minus this browser's
   const now = () => Date.now() / 1000 + skew;
 
-  /** @param {boolean} fresh false for a state that may have been waiting in the page for long */
-  const draw = (fresh) => {
+  let heardAt = Date.now(); // when the kernel last said something
+  let disconnected = false;
+
+  const gone = (/** @type {Partial<State>} */ { alive, heartbeat = 60 }) =>
+    disconnected || (alive === true && Date.now() - heardAt > heartbeat * 1000 * MISSED_HEARTBEATS);
+  const draw = () => {
     /** @type {Partial<State>} */
     const state = model.get("state");
     if (!state.agents) return;
-    if (fresh && state.now) skew = state.now - Date.now() / 1000;
-    root.setAttribute("aria-label", fill(strings.conversation, { label: state.label ?? "" }));
-    header.update(/** @type {State} */ (state), now());
-    drawCards(list, cards, state.agents, now(), (id) => new AgentCard(list, strings, id, model));
+    const known = /** @type {State} */ (state);
+    const lost = known.alive && gone(known);
+    const shown = lost ? withoutKernel(known, heardAt / 1000 + skew) : known;
+    root.setAttribute("aria-label", fill(strings.conversation, { label: shown.label }));
+    header.update(shown, now());
+    drawCards(list, cards, shown.agents, now(), (id) => new AgentCard(list, strings, id, model));
   };
-  const changed = () => draw(true);
+  /** @param {unknown} time the kernel's clock, where what came tells it */
+  const heard = (time) => {
+    heardAt = Date.now();
+    disconnected = false;
+    if (typeof time === "number") skew = time - heardAt / 1000;
+    draw();
+  };
+  const changed = () => heard(model.get("state").now);
   const received = (/** @type {any} */ message) => {
     if (message?.type !== "transcript") return;
-    if (typeof message.now === "number") skew = message.now - Date.now() / 1000;
     transcript.receive(message);
-    draw(false);
+    heard(message.now);
+  };
+  const cutOff = () => {
+    // The kernel restarts: the front end has let go of its comms.
+    disconnected = true;
+    draw();
   };
   const tick = () => {
+    if (gone(model.get("state"))) {
+      draw();
+      return;
+    }
     header.tick(now());
     for (const card of cards.values()) card.tick(now());
   };
 
   model.on("change:state", changed);
   model.on("msg:custom", received);
+  model.on("comm_live_update", cutOff);
   const timer = setInterval(tick, 1000);
   const resized = new ResizeObserver(() => cards.forEach((card) => card.measure()));
   resized.observe(root);
-  draw(false);
+  draw();
   model.send({ type: "ready" });
   return () => {
     clearInterval(timer);
     resized.disconnect();
     model.off("change:state", changed);
     model.off("msg:custom", received);
+    model.off("comm_live_update", cutOff);
   };
 }
 

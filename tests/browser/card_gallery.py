@@ -111,6 +111,9 @@ See `sub_agent_results/agent_1/report.md` and https://example.org/drought.""",
 }
 
 
+LOST = "its kernel is gone"
+
+
 class Story:
     """Scripted events with times near now, folded by the product's own reducer."""
 
@@ -238,6 +241,7 @@ def scenes(words: dict, now: float) -> Iterator[tuple[str, CardState]]:
     story.agent(1, 10, "general")
     story.work(1, 9)
     yield "demo model", story.state
+    yield LOST, story.state
 
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>Cards</title><style>
@@ -250,7 +254,7 @@ body > h2 { font: 600 12px sans-serif; opacity: .5; margin: 28px 0 6px; text-tra
 for (const [index, card] of JSON.parse(document.getElementById("cards").textContent).entries()) {
   const handlers = {};
   const model = { get: (name) => card[name], off() {}, on: (name, call) => { handlers[name] = call; },
-    send: (content) => { if (content.type === "ready") queueMicrotask(() => handlers["msg:custom"](card.transcript)); else console.log(JSON.stringify(content)); } };
+    send: (content) => { if (content.type === "ready") queueMicrotask(() => { handlers["msg:custom"](card.transcript); if (card.lost) handlers.comm_live_update(); }); else console.log(JSON.stringify(content)); } };
   agentCard.render({ model, el: document.getElementById("card-" + index) });
 }
 </script>"""
@@ -265,7 +269,8 @@ def page(language: str, theme: str) -> str:
         feed = TranscriptFeed()
         feed.update(state)
         view = to_view(state, now=now)
-        cards.append({"state": view, "strings": dict(strings), "transcript": {**feed.whole(), "now": now}})
+        whole = {**feed.whole(), "now": now}
+        cards.append({"state": view, "strings": dict(strings), "transcript": whole, "lost": title == LOST})
         record = record_html(state, strings=strings)
         text = escape(record_text(state, strings=strings))
         places.append(

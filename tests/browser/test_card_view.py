@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from easyagent.models import AgentCreated, AgentEnded, AgentEvent, RoundStarted, Started, SubAgentEnd
+from easyagent.models import AgentCreated, AgentEnded, AgentEvent, RoundEnded, RoundStarted, Started, SubAgentEnd
 from jupyter_subagents.card_state import CardState, reduce, to_view
 from jupyter_subagents.strings import ui_strings
 
@@ -74,11 +74,11 @@ def ended(agent_id: int, **fields: object) -> AgentEnded:
     return AgentEnded(time=1060, agent_id=agent_id, run_id=f"c{agent_id}", end=end)
 
 
-def show(page: Page, *events: AgentEvent, now: float = 1030.0) -> None:
+def show(page: Page, *events: AgentEvent, now: float = 1030.0, **changed: object) -> None:
     state = reduce(CardState(), RoundStarted(time=1000, round_id="r", prompt="p", origin="user"))
     for event in events:
         state = reduce(state, event)
-    page.evaluate("state => setState(state)", json.loads(json.dumps(to_view(state, now=now))))
+    page.evaluate("state => setState(state)", json.loads(json.dumps(to_view(state, now=now) | changed)))
 
 
 def transcript(page: Page, start: int, entries: list[dict[str, Any]], tail: str = "") -> None:
@@ -106,6 +106,101 @@ def test_a_focused_stop_button_outlives_updates_and_says_it_was_heard(card: Page
     show(card, created(1), created(2), created(3), ended(3, status="terminated"))
     assert not button.is_visible()
     assert card.evaluate("document.activeElement.dataset.agentId") == "3", "focus stays on the card"
+
+
+def test_before_the_first_state_there_is_only_a_frame(card: Page) -> None:
+    assert card.locator("#el").inner_text().strip() == ""
+    assert card.locator("#el button:visible").count() == 0
+    shown = "() => [...document.querySelectorAll('#el *')].filter(e => e.checkVisibility()).map(e => e.className)"
+    assert card.evaluate(shown) == ["subagents-root", "subagents-header", "subagents-buttons"]
+    show(card, created(1))
+    assert card.locator("#el button:visible").count() == 2
+    assert "demo model" not in card.locator("#el").inner_text()
+
+
+def header_and_card(page: Page) -> tuple[str, str]:
+    badges = page.locator(".subagents-badge")
+    return badges.nth(0).inner_text(), badges.nth(1).inner_text()
+
+
+def clocks(page: Page) -> list[str]:
+    return page.locator(".subagents-elapsed").all_inner_texts()
+
+
+def test_a_card_whose_kernel_restarts_says_so_and_heals(card: Page) -> None:
+    show(card, created(1), created(2), ended(2, result_summary="done"), can_continue=True)
+    assert header_and_card(card) == ("running", "starting")
+    card.locator(".subagents-continue").wait_for()
+    card.locator("[data-agent-id='1'] .subagents-stop").click()
+    card.evaluate("() => handlers.comm_live_update()")
+    assert header_and_card(card) == ("the kernel has ended", "interrupted")
+    assert card.locator("[data-agent-id='2'] .subagents-badge").inner_text() == "completed"
+    assert card.locator("#el button:visible").count() == 0
+    assert clocks(card)[:2] == ["0:30", "0:30"]
+    card.evaluate("() => setState({ ...values.state, now: 1050 })")
+    assert header_and_card(card) == ("running", "starting")
+    assert clocks(card)[:2] == ["0:50", "0:50 of 10:00"]
+    assert card.locator("#el button:visible").count() == 3
+
+
+def test_a_kernel_that_says_nothing_for_long_counts_as_ended(card: Page) -> None:
+    """150 s by the heartbeat that the state names; here a twentieth of a second."""
+    show(card, created(1), heartbeat=0.02)
+    card.wait_for_function("() => document.querySelector('.subagents-badge').textContent === 'the kernel has ended'")
+    assert header_and_card(card)[1] == "interrupted"
+    assert card.locator("#el button:visible").count() == 0
+    stands = clocks(card)
+    assert stands == ["0:30", "0:30"]
+    card.evaluate("() => handlers['msg:custom']({ type: 'transcript', from: 0, entries: [], tail: '', now: 1040 })")
+    assert header_and_card(card) == ("running", "starting"), "any word of the kernel heals a false alarm"
+    card.wait_for_function("() => document.querySelector('.subagents-badge').textContent === 'the kernel has ended'")
+    assert clocks(card) == ["0:40", "0:40"]
+
+
+def test_silence_means_nothing_where_nothing_lives_or_the_time_is_not_up(card: Page) -> None:
+    tick = "() => document.querySelector('.subagents-elapsed').textContent"
+    show(card, created(1))
+    before = card.evaluate(tick)
+    card.wait_for_function("before => document.querySelector('.subagents-elapsed').textContent !== before", arg=before)
+    assert header_and_card(card) == ("running", "starting")
+    show(card, created(1), ended(1), RoundEnded(time=1060, round_id="r", content=""), heartbeat=0)
+    card.evaluate("() => handlers.comm_live_update()")
+    assert header_and_card(card) == ("idle", "completed")
+
+
+def test_bad_ends_say_why_in_words(card: Page) -> None:
+    cut = {"partial": True, "result_summary": "as far as it came"}
+    ends = [
+        ended(1, status="failed", cause="max_iterations", **cut),
+        ended(2, status="timeout", cause="timeout", partial=True),
+        ended(3, status="terminated", cause="terminated", partial=True),
+        ended(4),
+    ]
+    show(card, *(created(number) for number in (1, 2, 3, 4)), *ends)
+    texts = card.locator(".subagents-card").all_inner_texts()
+    assert "failed: the limit of turns was reached" in texts[0]
+    assert "timeout: the time limit of 600 seconds was reached" in texts[1]
+    assert [": the" in text for text in texts] == [True, True, False, False]
+    assert ["partial: the work was cut short" in text for text in texts] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("width", [1280, 700, 420])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_stop_keeps_the_right_end_of_the_first_line(card: Page, width: int, language: str) -> None:
+    card.set_viewport_size({"width": width, "height": 700})
+    card.evaluate("() => { dispose(); document.getElementById('el').replaceChildren(); }")
+    card.evaluate("strings => { values.strings = strings; card.render({ model, el }); }", dict(ui_strings(language)))
+    usage = {"reported": True, "tokens": "123.4k", "cost": None}
+    show(card, created(1), state="waiting_for_sub_agents", demo=True, model="a-long-model-name-2024", usage=usage)
+    header = card.locator(".subagents-header").bounding_box()
+    badge = card.locator(".subagents-header .subagents-badge").bounding_box()
+    stop = card.locator(".subagents-header .subagents-stop").bounding_box()
+    card.set_viewport_size({"width": 900, "height": 700})
+    assert header is not None and badge is not None and stop is not None
+    assert abs(stop["x"] + stop["width"] - header["x"] - header["width"]) < 2
+    assert stop["y"] < badge["y"] + badge["height"] and badge["y"] < stop["y"] + stop["height"]
+    if width == 1280:
+        assert header["height"] < 40, "one line is enough"
 
 
 def test_the_headers_buttons(card: Page) -> None:
@@ -163,7 +258,7 @@ def test_clocks_tick_by_the_kernels_time(card: Page) -> None:
         "() => document.querySelector('.subagents-card .subagents-elapsed').textContent.startsWith('0:32')"
     )
     show(card, created(1), ended(1, stats={"runtime_seconds": 45}), now=1100)
-    assert elapsed.inner_text() == "0:45 of 10:00"
+    assert elapsed.inner_text() == "0:45", "of an ended one the limit says nothing"
 
 
 def test_a_long_result_can_be_opened(card: Page) -> None:
@@ -205,6 +300,7 @@ def test_nothing_overflows_in_a_narrow_output(card: Page) -> None:
 
 
 def test_a_closed_view_listens_no_more(card: Page) -> None:
-    assert sorted(card.evaluate("() => Object.keys(handlers)")) == ["change:state", "msg:custom"]
+    listens_to = ["change:state", "comm_live_update", "msg:custom"]
+    assert sorted(card.evaluate("() => Object.keys(handlers)")) == listens_to
     card.evaluate("() => dispose()")
     assert card.evaluate("() => Object.keys(handlers)") == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import comm
@@ -260,3 +261,23 @@ def test_a_quiet_conversation_beats_only_while_something_lives(desk: Desk, alive
 
     asyncio.run(scenario())
     assert len(desk.states) >= 4 if alive else len(desk.states) == 1
+
+
+def test_changes_that_are_not_shown_do_not_put_the_heartbeat_off(desk: Desk) -> None:
+    desk.fold(START)
+
+    async def scenario() -> None:
+        changed = asyncio.Event()
+        task = asyncio.create_task(
+            push_changes(desk.card, lambda: desk.state, changed, interval_seconds=0, heartbeat_seconds=0.05)
+        )
+        async with asyncio.timeout(10):
+            while len(desk.states) < 4:
+                desk.state = replace(desk.state, updated_at=desk.state.updated_at + 1)
+                changed.set()
+                await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert desk.state.updated_at > 10, "there were more changes than beats"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_the_record_holds_what_a_reader_needs() -> None:
         "explore",
         "look at the gauges",
         "completed",
-        "1:01 of 10:00",
+        "1:01 · 2.0k tokens",
         "3 files read",
         "1 search",
         "2.0k tokens",
@@ -94,6 +95,8 @@ def test_the_record_holds_what_a_reader_needs() -> None:
         "Starting sub-agent 1",
     ):
         assert text in markup, text
+    assert "of 10:00" not in markup, "of an ended one the limit says nothing"
+    assert "of 10:00" in record_html(story(ended=False), strings=EN)
     assert '<a href="sub_agent_results/agent_1/report.md">report.md</a> (1.2 kB)' in markup
     assert "the cell's text" not in markup, "the prompt is the cell right above"
     plain = record_text(story(), strings=EN)
@@ -102,11 +105,48 @@ def test_the_record_holds_what_a_reader_needs() -> None:
 
 
 def test_bad_ends_say_why() -> None:
-    state = story(status="failed", cause="api_error", error="The key was refused.", files=[], partial=True)
+    state = story(status="failed", cause="api_error", error="The key was refused.", files=[], result="")
     for record in (record_html(state, strings=EN), record_text(state, strings=EN)):
         assert "failed" in record
+        assert "failed: the model endpoint failed" in record
         assert "The key was refused." in record
     assert "No files in sub_agent_results/agent_1" in record_html(state, strings=EN)
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ({"partial": True}, True),
+        ({"partial": True, "files": []}, True),
+        ({"partial": True, "result": ""}, True),
+        ({"partial": True, "files": [], "result": ""}, False),
+        ({}, False),
+    ],
+)
+def test_partial_is_said_where_something_was_cut(end: dict[str, Any], said: bool) -> None:
+    state = story(**({"status": "timeout", "cause": "timeout"} | end))
+    for record in (record_html(state, strings=EN), record_text(state, strings=EN)):
+        assert (EN["partial"] in record) is said
+        assert "timeout: the time limit of 600 seconds was reached" in record
+
+
+def test_the_cards_of_a_short_last_row_get_the_width_of_the_others() -> None:
+    """Fillers of the cards' own width take the row's rest; one card alone takes it all."""
+    state = story()
+    columns = []
+    for number in (2, 3, 4, 5, 6):
+        columns.append(re.findall(r"flex:1 1 (\d+)%", record_html(state, strings=EN)))
+        created = AgentCreated(
+            agent_id=number,
+            run_id=f"c{number}",
+            agent="explore",
+            summary="s",
+            deliverables_dir="d",
+            timeout_seconds=60,
+            background=True,
+        )
+        state = reduce(state, created)
+    assert columns == [["100"], ["46"] * 3, ["31"] * 5, ["46"] * 5, ["31"] * 7]
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -201,6 +241,7 @@ def test_only_styles_that_the_notebooks_sanitizer_keeps() -> None:
         "border-bottom",
         "border-radius",
         "border-top",
+        "box-sizing",
         "color",
         "display",
         "flex",
@@ -208,6 +249,7 @@ def test_only_styles_that_the_notebooks_sanitizer_keeps() -> None:
         "font-size",
         "font-weight",
         "gap",
+        "height",
         "line-height",
         "list-style",
         "margin",
