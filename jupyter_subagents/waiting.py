@@ -90,6 +90,8 @@ class Waiter(Generic[Result]):
     def _done(self) -> Any:
         try:
             result = self._future.result()
+        except concurrent.futures.CancelledError:  # interrupted in another cell that shows the same run
+            return self._interrupted()
         except EasyAgentError as error:
             raise UsageError(str(error)) from None
         return self._finish(result)

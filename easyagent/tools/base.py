@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from easyagent.chat import without_surrogates
+from easyagent.chat import load_json
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Access, Grants
@@ -153,7 +153,7 @@ class Tool:
     def parse(self, arguments: str) -> BaseModel:
         """Check a call's JSON text. Raises ToolError that says what is wrong and how to call again."""
         try:
-            values = without_surrogates(json.loads(arguments)) if arguments.strip() else {}
+            values = load_json(arguments) if arguments.strip() else {}
         except ValueError as error:
             raise ToolError(f"the arguments are not valid JSON ({error}); send the whole call again.") from error
         if not isinstance(values, dict):
