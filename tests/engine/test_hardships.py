@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import subprocess
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def test_whatever_lies_in_the_deliverables_the_end_is_told(tmp_path: Path, kind:
     assert "a.txt" in [file.path for file in end.files] and ".subagent" not in [file.path for file in end.files]
     record = json.loads((tmp_path / "out" / ".subagent" / "conversations.json").read_bytes())
     assert record["completed_at"] == end.ended_at
+    subprocess.run(["rm", "-rf", str(tmp_path / "out")], check=True)  # pytest's own clean-up fails on so deep a tree
     if kind == "a name that is no text":
         assert "r\\xe9.csv" in [file.path for file in end.files]
 
