@@ -136,7 +136,7 @@ def _wait(notebook: Notebook, words: list[str]) -> Waiter[None]:
         key = {0: "magic.settled_none", 1: "magic.settled_one"}.get(len(ids), "magic.settled")
         print(notebook.words()[key].format(ids=", ".join(ids), count=len(ids)))
         for output in session.outputs:
-            if not output.live:
+            if not output.live and not output.whole:
                 output.show_again(CellDisplay(notebook.shell))
 
     return Waiter(

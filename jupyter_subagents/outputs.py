@@ -42,6 +42,8 @@ class CellOutput:
         self.state = CardState(label=label, model=model)
         self.text = text
         self.finished = False
+        self.whole = False
+        """Its last record came while its cell still ran, so that headless too it is under the cell."""
         self.future: concurrent.futures.Future[RoundEnded] | None = None
         """The round of its prompt."""
         self._strings, self._display = strings, display
@@ -100,6 +102,7 @@ class CellOutput:
         for task in self._tasks:
             task.cancel()
         if self._display is not None:
+            self.whole = self._display.in_its_cell
             self._display.update(self._bundle(final=True))
         if self._card is not None:
             self._card.close()

@@ -149,7 +149,9 @@ def test_the_demo_model_does_the_main_job(start_kernel, workspace: Path) -> None
     assert "All have come back: 2 of 2" in outcome.text
     assert "rows 2, columns 2, missing values 1" in outcome.text
     assert (workspace / "sub_agent_results/agent_1/report.md").is_file()
-    assert kernel.run("%agent wait").stdout == "All is done: sub-agents 1, 2 have ended (2 in all).\n"
+    waited = kernel.run("%agent wait")
+    assert waited.stdout == "All is done: sub-agents 1, 2 have ended (2 in all).\n"
+    assert waited.displays == [], "the record is whole under its own cell"
     assert "(the embedded demo)" in kernel.run("%agent doctor").stdout
     assert "1 file read, 0 searches, 0 pages, 0 commands" in kernel.run("%agent status 1").stdout
     values = kernel.run(
