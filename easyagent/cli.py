@@ -14,6 +14,7 @@ from easyagent.config import PERMISSION_LEVELS, AgentConfig, resolve_config
 from easyagent.exceptions import EasyAgentError
 from easyagent.models import Conclusion
 from easyagent.progress import describe
+from easyagent.prompts import detect_language
 from easyagent.runner import AgentRunner
 
 
@@ -21,9 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `easyagent` command; returns the exit code."""
     options = _parser().parse_args(arguments)
     overrides = {"model": options.model, "base_url": options.base_url, "permissions": options.permissions}
+    workspace = Path(options.workspace).resolve()
+    if not workspace.is_dir():
+        print(f"easyagent: there is no directory {options.workspace} to work in.", file=sys.stderr)
+        return 2
     try:
         config = resolve_config(overrides)
-        config = config.model_copy(update={"workspace": Path(options.workspace).resolve()})
+        config = config.model_copy(update={"workspace": workspace})
         return asyncio.run(_run(options.task, config))
     except EasyAgentError as error:
         print(f"easyagent: {error}", file=sys.stderr)
@@ -48,10 +53,11 @@ def _parser() -> argparse.ArgumentParser:
 async def _run(task: str, config: AgentConfig) -> int:
     """Progress on stderr, the answer on stdout."""
     registry = get_agent_registry().for_workspace(config.workspace or Path.cwd())
+    language = detect_language(task, config.language)
     code = 1
     async with aclosing(AgentRunner(config=config, registry=registry).run(task)) as events:
         async for event in events:
-            line = describe(event)
+            line = describe(event, language)
             if line:
                 print(line, file=sys.stderr, flush=True)
             if isinstance(event, Conclusion):
