@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import TextIO
 
 from easyagent.agent_registry import get_agent_registry
-from easyagent.config import PERMISSION_LEVELS, AgentConfig, resolve_config
-from easyagent.exceptions import EasyAgentError
+from easyagent.chat import clean
+from easyagent.config import PERMISSION_LEVELS, AgentConfig, resolve_config, working_directory
+from easyagent.exceptions import ConfigError, EasyAgentError
 from easyagent.models import Conclusion
+from easyagent.plain_text import clean_text, is_blank, one_line
 from easyagent.progress import describe
 from easyagent.prompts import detect_language
 from easyagent.runner import AgentRunner
@@ -27,15 +32,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"easyagent: there is no directory {options.workspace} to work in.", file=sys.stderr)
         return 2
     try:
+        task = _task(options.task)
         config = resolve_config(overrides)
         config = config.model_copy(update={"workspace": workspace})
-        return asyncio.run(_run(options.task, config))
+        return asyncio.run(_run(task, config))
     except EasyAgentError as error:
-        print(f"easyagent: {error}", file=sys.stderr)
+        _tell(f"easyagent: {one_line(str(error))}")
         return 1
     except KeyboardInterrupt:
-        print("easyagent: interrupted; all sub-agents were ended.", file=sys.stderr)
+        _tell("easyagent: interrupted; all sub-agents were ended.")
         return 130
+
+
+def _task(text: str) -> str:
+    """The task as it was typed: as UTF-8, whatever the locale says. Raises ConfigError."""
+    try:
+        text = os.fsencode(text).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError("the task is not UTF-8 text.") from None
+    except UnicodeEncodeError:  # it came from Python and holds more than the locale has
+        text = clean(text)
+    if is_blank(text):
+        raise ConfigError("the task is empty; say what the agent should do.")
+    return text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,26 +71,61 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _run(task: str, config: AgentConfig) -> int:
     """Progress on stderr, the answer on stdout."""
-    registry = get_agent_registry().for_workspace(config.workspace or Path.cwd())
+    registry = get_agent_registry().for_workspace(config.workspace or working_directory())
     language = detect_language(task, config.language)
     code = 1
     async with aclosing(AgentRunner(config=config, registry=registry).run(task)) as events:
         async for event in events:
             line = describe(event, language)
             if line:
-                print(line, file=sys.stderr, flush=True)
+                _tell(line)
             if isinstance(event, Conclusion):
-                if event.content:
-                    print(_printable(event.content))
-                if not event.success:
-                    print(f"easyagent: {event.error}", file=sys.stderr)
                 code = 0 if event.success else 1
+                if event.content and not _answer(clean_text(event.content)):
+                    code = 1
+                if not event.success:
+                    _tell(f"easyagent: {one_line(event.error or '')}")
     return code
 
 
-def _printable(text: str) -> str:
-    """Text of a model for a terminal: without control characters, which could move its cursor."""
-    return "".join(character for character in text if character.isprintable() or character in "\n\t")
+def _answer(text: str) -> bool:
+    """Print the answer; False where nobody can have got it."""
+    try:
+        if sys.stdout is None:
+            raise OSError("stdout is closed")
+        _write(sys.stdout, text)
+    except BrokenPipeError:  # the reader has left, and knows it
+        _drop(sys.stdout)
+        return False
+    except OSError as error:
+        _tell(f"easyagent: the answer could not be written: {error.strerror or error}.")
+        _drop(sys.stdout)
+        return False
+    return True
+
+
+def _tell(line: str) -> None:
+    """One line on stderr, where somebody listens there: progress that is lost must not cost the answer."""
+    try:
+        if sys.stderr is not None:
+            _write(sys.stderr, line)
+    except OSError:
+        _drop(sys.stderr)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """A line, with what the stream's encoding has not written as escapes."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
+
+
+def _drop(stream: TextIO | None) -> None:
+    """Nothing more can be written there: Python must not try once more when it exits, which would change the code."""
+    with contextlib.suppress(OSError, ValueError):
+        if stream is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from easyagent.exceptions import ConfigError
 
@@ -60,10 +62,40 @@ class AgentConfig(BaseModel):
     sources: Mapping[str, str] = Field(default_factory=dict)
     """Where each value that is not a default came from."""
 
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        try:
+            parts = urlsplit(value or "http://none")
+            named = bool(parts.hostname) and parts.port != 0  # either may refuse what it reads
+        except ValueError:
+            named = False
+        if not named:
+            raise PydanticCustomError("address", "it is not the address of an endpoint")
+        return value
+
     @property
     def is_demo(self) -> bool:
         """True where no endpoint is configured and the embedded demo model answers."""
         return self.base_url is None
+
+
+def working_directory() -> Path:
+    """The current directory. Raises ConfigError where agents could not work there."""
+    try:
+        return usable_directory(Path.cwd().resolve())
+    except OSError as error:
+        raise ConfigError(f"The working directory cannot be used: {error.strerror or error}; change to one.") from error
+
+
+def usable_directory(path: Path) -> Path:
+    """The path itself. Raises ConfigError where its name is no text, which no record and no message could hold."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        shown = str(path).encode("utf-8", "replace").decode()
+        raise ConfigError(f"The name of the directory {shown} is not UTF-8; work in one whose name is.") from None
+    return path
 
 
 def user_config_path(environ: Mapping[str, str] = os.environ) -> Path:

@@ -13,6 +13,8 @@ the sentence, and a model gets it as the result of its call.
 
 from __future__ import annotations
 
+from easyagent.plain_text import one_line
+
 
 class EasyAgentError(Exception):
     """Base of all errors that easyagent raises on purpose."""
@@ -26,7 +28,7 @@ class ModelError(EasyAgentError):
     """The model endpoint refused or failed; `status` is the HTTP status where there was one."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(one_line(message))  # it quotes the endpoint
         self.status = status
 
 

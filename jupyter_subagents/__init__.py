@@ -10,6 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_subagents.api import agents
 from jupyter_subagents.magics import AgentMagics, add_await
 from jupyter_subagents.notebook import get_notebook
+from jupyter_subagents.waiting import one_sentence
 
 __version__ = "0.1.0"
 
@@ -17,8 +18,9 @@ __all__ = ["agents", "load_ipython_extension", "unload_ipython_extension"]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics. Loading again changes nothing."""
-    get_notebook()
+    """Register the magics. Loading again changes nothing. Raises UsageError where the working directory is unusable."""
+    with one_sentence():
+        get_notebook()
     shell.register_magics(AgentMagics)
     if add_await not in shell.input_transformers_post:
         shell.input_transformers_post.append(add_await)

@@ -8,7 +8,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from easyagent.chat import clean
 from easyagent.models import RoundEnded, Step, SubAgentEnd, ToolFinished, ToolStarted, Trace
+from easyagent.plain_text import is_blank
 from easyagent.subagents import RunStore, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
 from jupyter_subagents.notebook import Notebook, get_notebook
@@ -180,7 +182,8 @@ class Agents:
         """
         if not 60 <= timeout_seconds <= 3600:
             raise ValueError("timeout_seconds must be from 60 to 3600.")
-        if not task.strip():
+        task = clean(task)
+        if is_blank(task):
             raise ValueError("task is empty; say what the sub-agent should do.")
         notebook = get_notebook()
         notebook.check_type(agent)

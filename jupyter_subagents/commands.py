@@ -152,7 +152,7 @@ def _resume(notebook: Notebook, words: list[str]) -> Waiter[Any]:
     if len(words) > 1:
         raise UsageError("%agent: name one conversation or one sub-agent, such as %agent resume main.")
     word = words[0] if words else notebook.current_label
-    return resume.run(notebook, int(word)) if word.isdigit() else resume.conversation(notebook, word)
+    return resume.run(notebook, int(word)) if _is_number(word) else resume.conversation(notebook, word)
 
 
 def _reset(notebook: Notebook, words: list[str]) -> None:
@@ -203,8 +203,12 @@ def _help(notebook: Notebook, words: list[str]) -> None:
     print(HELP)
 
 
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) < 10
+
+
 def _number(words: list[str]) -> int:
-    if len(words) != 1 or not words[0].isdigit():
+    if len(words) != 1 or not _is_number(words[0]):
         raise UsageError("%agent: name a sub-agent by its number, such as %agent status 1.")
     return int(words[0])
 

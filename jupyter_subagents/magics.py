@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from easyagent.models import AgentEvent, RoundEnded
+from easyagent.plain_text import is_blank
 from easyagent.progress import describe
 from easyagent.subagents import SubAgentRun
 from jupyter_subagents import commands
@@ -19,7 +20,7 @@ from jupyter_subagents.front_end import awaits, kind_of
 from jupyter_subagents.notebook import Notebook, get_notebook
 from jupyter_subagents.options import expand, parse_line
 from jupyter_subagents.session import Session
-from jupyter_subagents.waiting import Waiter
+from jupyter_subagents.waiting import Waiter, one_sentence
 
 _CELL_PREFIX = "get_ipython().run_cell_magic('agent',"
 _LINE_PREFIXES = tuple(f"get_ipython().run_line_magic('agent', '{name}" for name in ("wait", "result", "resume"))
@@ -33,17 +34,17 @@ class AgentMagics(Magics):
     @line_cell_magic
     def agent(self, line: str, cell: str | None = None) -> Any:
         """%%agent [label] [options]: the cell's text is a prompt. %agent help tells the rest."""
-        notebook = get_notebook()
-        if cell is None:
-            return _delivered(notebook.shell, commands.run(notebook, line))
-        return _delivered(notebook.shell, run_cell(notebook, line, cell))
+        with one_sentence():
+            notebook = get_notebook()
+            work = commands.run(notebook, line) if cell is None else run_cell(notebook, line, cell)
+            return _delivered(notebook.shell, work)
 
 
 def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | Waiter[None]:
     """Start the round of a `%%agent` cell. Raises UsageError with one sentence, and then nothing has begun."""
     options = parse_line(line, notebook.workspace)
     text = expand(cell, notebook.shell.user_ns).strip()
-    if not text:
+    if is_blank(text):
         raise UsageError("%%agent: the cell is empty; write below the first line what you need.")
     prompt = notebook.prompt(text, options, typed=cell)
     notebook.check_endpoint(prompt, options)

@@ -16,6 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from easyagent import AgentConfig, AgentDefinition, EasyAgentError, get_agent_registry, resolve_config
+from easyagent.config import working_directory
 from easyagent.models import KERNEL_GONE
 from easyagent.models.conversation import ConversationRecord
 from easyagent.processes import is_alive
@@ -47,7 +48,7 @@ class Notebook:
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
-        self.workspace = Path.cwd().resolve()
+        self.workspace = working_directory()
         self.store = RunStore(self.workspace)
         self.settings: dict[str, Any] = {}
         self.sessions: dict[str, Session] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
+from easyagent.chat import clean
 from easyagent.config import PERMISSION_LEVELS
 from easyagent.permissions import Access
 from easyagent.tools.paths import check_own_path, is_protected, relative_to
@@ -126,14 +128,21 @@ def _directory(text: str | None, workspace: Path) -> str | None:
 
 def _granted(text: str, workspace: Path, option: str) -> Path:
     """A path that exists, relative to the workspace, absolute, or from the home directory."""
-    path = (workspace / Path(text).expanduser()).resolve()
+    path = _home_path(workspace, text, option)
     if not path.exists():
         raise UsageError(f"%%agent: {option} {text!r} does not exist.")
     return path
 
 
+def _home_path(workspace: Path, text: str, option: str) -> Path:
+    try:
+        return (workspace / Path(text).expanduser()).resolve()
+    except (RuntimeError, ValueError):
+        raise UsageError(f"%%agent: {option} {text!r} names no path.") from None
+
+
 def _writable(text: str, workspace: Path) -> Path:
-    path = (workspace / Path(text).expanduser()).resolve()
+    path = _home_path(workspace, text, "--write")
     if path == workspace or workspace.is_relative_to(path):
         raise UsageError(f"%%agent: --write {text!r} holds the whole workspace; name a directory or a file in it.")
     if not path.parent.is_dir():
@@ -151,16 +160,17 @@ def named_paths(text: str) -> tuple[Path, ...]:
     whole."""
     found = []
     for match in _NAMED_PATH.findall(text):
-        path = Path(match.rstrip(".")).expanduser()
-        if path.exists() and path.resolve() not in (Path("/"), Path.home()) and path.resolve().parent != Path("/"):
-            found.append(path.resolve())
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # what can be no path is text like any other
+            path = Path(match.rstrip(".")).expanduser()
+            if path.exists() and path.resolve() not in (Path("/"), Path.home()) and path.resolve().parent != Path("/"):
+                found.append(path.resolve())
     return tuple(found)
 
 
 def expand(text: str, namespace: dict[str, Any]) -> str:
     """Replace each `{{ expression }}` by its value; every other brace stays.
 
-    Raises UsageError that names an expression which fails.
+    Raises UsageError that names an expression which fails. What of a value is no text becomes "?".
     """
     parts, position = [], 0
     while (start := text.find("{{", position)) >= 0:
@@ -174,9 +184,10 @@ def expand(text: str, namespace: dict[str, Any]) -> str:
         try:
             parts.append(str(eval(compile(source, "<%%agent>", "eval"), namespace)))
         except Exception as error:
-            raise UsageError(f"%%agent: {{{{{source}}}}} failed: {type(error).__name__}: {error}") from None
+            shown = source if len(source) <= 200 else source[:199] + "…"
+            raise UsageError(f"%%agent: {{{{{shown}}}}} failed: {type(error).__name__}: {error}") from None
         position = end
-    return "".join([*parts, text[position:]])
+    return clean("".join([*parts, text[position:]]))
 
 
 def _expression(text: str, start: int) -> tuple[str, int] | None:
@@ -186,7 +197,7 @@ def _expression(text: str, start: int) -> tuple[str, int] | None:
         source = text[start:end].strip()
         try:
             ast.parse(source, mode="eval")
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep for Python
             end = text.find("}}", end + 1)
             continue
         return source, end + 2

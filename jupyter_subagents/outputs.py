@@ -154,6 +154,7 @@ class CellOutput:
         task = asyncio.get_running_loop().create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it would warn in a later cell
 
 
 async def _quietly(work: Any) -> None:

@@ -14,14 +14,7 @@ from typing import Any
 import mistune
 import nh3
 
-_ANSI = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|[P^_X][^\x1b]*\x1b\\|\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~])")
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but tab and newline
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi: text that reads otherwise than it is
-    "\U000e0000-\U000e007f"  # tags: text nobody sees
-    "\ufff9-\ufffb\ud800-\udfff]"
-)
-_BREAKS = re.compile("\r\n?|[\u2028\u2029]")
+from easyagent.plain_text import clean_text as clean_text
 
 MAX_MARKDOWN = 200_000
 """Characters; longer text is shown as plain text."""
@@ -31,11 +24,6 @@ _TAGS = {
     "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td",
 }  # fmt: skip
 _ATTRIBUTES = {"*": set[str](), "a": {"href", "target"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}}
-
-
-def clean_text(text: str) -> str:
-    """Text without what a reader cannot see but a terminal or browser acts on; newlines and tabs stay."""
-    return _UNSEEN.sub("", _BREAKS.sub("\n", _ANSI.sub("", text)))
 
 
 def to_html(markdown: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from IPython.core.error import UsageError
 
 from easyagent import EasyAgentError
+from easyagent.plain_text import one_line
 
 Result = TypeVar("Result")
 TICK_SECONDS = 0.25
@@ -20,6 +21,19 @@ CLEAN_UP_SECONDS = 5.0
 
 def _nothing() -> None:
     pass
+
+
+@contextlib.contextmanager
+def one_sentence() -> Generator[None, None, None]:
+    """What goes wrong within is told in one sentence: a file or a directory that is not as it should be is the user's
+    to see, not a fault of this program. What its words quote from elsewhere does not act on a terminal."""
+    try:
+        yield
+    except (EasyAgentError, UsageError) as error:
+        raise UsageError(one_line(str(error))) from None
+    except OSError as error:
+        where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        raise UsageError(one_line(f"%agent: {where}{error.strerror or error}.")) from None
 
 
 def _seen(future: asyncio.Future[Any]) -> None:
@@ -88,10 +102,7 @@ class Waiter(Generic[Result]):
         return self._done()
 
     def _done(self) -> Any:
-        try:
-            result = self._future.result()
-        except concurrent.futures.CancelledError:  # interrupted in another cell that shows the same run
+        if self._future.cancelled():  # interrupted in another cell that shows the same run
             return self._interrupted()
-        except EasyAgentError as error:
-            raise UsageError(str(error)) from None
-        return self._finish(result)
+        with one_sentence():
+            return self._finish(self._future.result())

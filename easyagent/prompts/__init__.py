@@ -18,7 +18,8 @@ Language = Literal["zh", "en"]
 
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
-_PATH = re.compile(r"[\w.~-]*[/\\][\w./\\*-]*|[\w-]+\.\w{1,5}\b", re.ASCII)
+# Tried at the start of a word only: from every letter of it, one long word would take minutes.
+_PATH = re.compile(r"(?<![\w.~-])[\w.~-]*[/\\][\w./\\*-]*|(?<![\w-])[\w-]+\.\w{1,5}\b", re.ASCII)
 
 
 @cache

@@ -30,6 +30,7 @@ SKIPPED_DIRECTORIES = frozenset(
 """Left out of listings and searches."""
 
 MAX_PATH_CHARACTERS = 400
+MAX_NAME_BYTES = 255
 
 
 def is_protected(relative: PurePosixPath) -> bool:
@@ -145,6 +146,8 @@ def _checked_syntax(workspace: Path, text: str, what: str) -> Path:
     parts = PurePosixPath(text.replace("\\", "/")).parts
     if ".." in parts:
         raise ValueError(f"{what} {text!r} contains '..'; name a path inside the workspace")
+    if any(len(part.encode("utf-8")) > MAX_NAME_BYTES for part in parts):
+        raise ValueError(f"{what} {text[:60]!r} holds a name that is longer than {MAX_NAME_BYTES} bytes")
     if any(part.lower() in PROTECTED_NAMES for part in parts):
         raise ValueError(f"{what} {text!r} holds a protected name")
     try:

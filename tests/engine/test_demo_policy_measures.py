@@ -140,3 +140,8 @@ def test_the_example_data_holds_the_pattern_its_recipe_names() -> None:
     stations = list(csv.DictReader((DATA / "stations.csv").read_text("utf-8").splitlines()))
     driest = min(stations, key=lambda row: float(row["rain_mm"]))
     assert (driest["station"], driest["month"], driest["rain_mm"]) == ("South", "2024-06", "9.4")
+
+
+def test_a_long_word_takes_no_time() -> None:
+    text = "-" * 200_000
+    assert detect_language(text) == "en" and detect_language(text + "表" * 40_000) == "zh"

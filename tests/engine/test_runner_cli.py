@@ -143,7 +143,7 @@ def test_the_command_prints_the_answer_and_progress_apart(
         arguments = ["run", "Work.", "--base-url", fake.base_url, "-C", str(tmp_path), "--permissions", "edits"]
         assert main(arguments) == 0
     out, err = capsys.readouterr()
-    assert (out, "main | Writing made.txt" in err) == ("The answer[2J.\n", True)
+    assert (out, "main | Writing made.txt" in err) == ("The answer.\n", True)
     assert "\x1b" not in err
     assert (tmp_path / "made.txt").read_text() == "x"
 
@@ -240,3 +240,59 @@ def test_ends_are_in_the_events_of_a_run(tmp_path: Path) -> None:
         events = asyncio.run(both())
         assert [event.end.status for event in events if isinstance(event, AgentEnded)] == ["completed"]
         assert events[-1].data["content"] == "All told."
+
+
+def command(workspace: Path, base_url: str, task: str | bytes = "Work.", redirect: str = "", **environ: str) -> Any:
+    """`easyagent run` in a shell that redirects; its exit code stands in the file `code`."""
+    script = f'"$0" -m easyagent.cli run "$1" --base-url "$2" {redirect}; echo ${{PIPESTATUS[0]}} >code'
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable, task, base_url], cwd=workspace, capture_output=True, timeout=60,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(workspace), "LANG": "C.UTF-8", **environ},
+    )  # fmt: skip
+    assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
+    return (workspace / "code").read_text().strip(), done.stdout.decode(), done.stderr.decode()
+
+
+LOST: dict[str, tuple[str, str]] = {
+    "a closed stdout": (">&-", "could not be written"),
+    "a full disk": (">/dev/full", "No space left"),
+    "a reader who has left": ("| true", "main | "),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_an_answer_that_is_lost_is_a_failure(tmp_path: Path, case: str) -> None:
+    redirect, said = LOST[case]
+    with FakeOpenAI() as fake:
+        fake.script("main").repeat("x" * 200_000)
+        code, out, err = command(tmp_path, fake.base_url, redirect=redirect)
+        assert (code, out) == ("1", "") and said in err
+        assert command(tmp_path, fake.base_url)[0] == "0"  # the control
+
+
+def test_an_answer_outlives_a_closed_stderr(tmp_path: Path) -> None:
+    with FakeOpenAI() as fake:
+        for redirect in ("2>&-", "2> >(true)", "2>/dev/full"):
+            script = fake.script("main").reply(calls(*[call("list_files")] * 30)).reply("Answer.")
+            assert command(tmp_path, fake.base_url, redirect=redirect)[:2] == ("0", "Answer.\n"), redirect
+            assert len(script.requests) == 2
+
+
+def test_a_task_is_utf8_and_not_empty_in_every_locale(tmp_path: Path) -> None:
+    with FakeOpenAI() as fake:
+        script = fake.script("main").repeat("好 done.")
+        for task, part in ((b"caf\xe9", "is not UTF-8"), ("", "is empty"), (" \n", "is empty"), ("\u200b", "is empty")):
+            code, out, err = command(tmp_path, fake.base_url, task)
+            assert (code, out, err.count("\n")) == ("1", "", 1) and part in err
+        assert script.requests == []
+        plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        code, out, _ = command(tmp_path, fake.base_url, "分析 café", **plain)
+        assert (code, out) == ("0", "\\u597d done.\n")
+        assert script.requests[0].messages[-1]["content"] == "分析 café"
+
+
+def test_what_an_endpoint_says_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    with FakeOpenAI() as fake:
+        fake.script("main").reply(error(400, "No\x1b[31m\u202e\x9b1m\nluck."))
+        _, _, err = command(tmp_path, fake.base_url)
+        assert err.count("answered 400: No luck.") == 2 and err.replace("\n", "").isprintable()
