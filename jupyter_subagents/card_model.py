@@ -23,6 +23,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """A call that waits for the user's consent; `agent_id` is None for the main agent."""
+
+    number: int
+    agent_id: int | None
+    tool: str
+    subject: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubAgentCard:
     """One sub-agent as its card shows it. Times are seconds since the epoch."""
 
@@ -85,6 +96,7 @@ class CardState:
     transcript: tuple[Entry, ...] = ()
     open_text: str = ""
     agents: tuple[SubAgentCard, ...] = ()
+    questions: tuple[Question, ...] = ()
     told: frozenset[int] = frozenset()
     retry_reason: str = ""
     retry_seconds: float = 0.0

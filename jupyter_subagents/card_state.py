@@ -15,6 +15,8 @@ from easyagent.models import (
     AgentCreated,
     AgentEnded,
     AgentEvent,
+    ApprovalDecided,
+    ApprovalRequested,
     Conclusion,
     MessageAdded,
     Output,
@@ -33,7 +35,7 @@ from easyagent.models import (
     UsageReported,
     WrapUp,
 )
-from jupyter_subagents.card_model import CardState, ConversationState, Entry, EntryKind, SubAgentCard
+from jupyter_subagents.card_model import CardState, ConversationState, Entry, EntryKind, Question, SubAgentCard
 from jupyter_subagents.card_view import to_view
 
 __all__ = ["CardState", "ConversationState", "Entry", "EntryKind", "SubAgentCard", "reduce", "to_view"]
@@ -48,6 +50,11 @@ def reduce(state: CardState, event: AgentEvent) -> CardState:
         after = _created(state, event)
     elif isinstance(event, AgentEnded):
         after = _ended(state, event)
+    elif isinstance(event, ApprovalRequested):
+        after = _asked(state, event)
+    elif isinstance(event, ApprovalDecided):
+        waiting = tuple(question for question in state.questions if question.number != event.number)
+        after = state if len(waiting) == len(state.questions) else replace(state, questions=waiting)
     elif event.agent_id is None:
         after = _main(state, event)
     else:
@@ -64,6 +71,13 @@ def _clocked(state: CardState, time: float) -> CardState:
         seconds += max(0.0, time - since)
         since = None
     return replace(state, updated_at=max(state.updated_at, time), active_since=since, active_seconds=seconds)
+
+
+def _asked(state: CardState, event: ApprovalRequested) -> CardState:
+    if not event.number or any(question.number == event.number for question in state.questions):
+        return state
+    question = Question(event.number, event.agent_id, event.tool, event.subject, event.rule)
+    return replace(state, questions=(*state.questions, question))
 
 
 # --- the main agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from easyagent.models import Usage
-from jupyter_subagents.card_model import CardState, SubAgentCard
+from jupyter_subagents.card_model import CardState, Question, SubAgentCard
 from jupyter_subagents.render import clean_text
 
 DEMO_MODEL = "demo-rules-not-a-language-model"
@@ -13,6 +13,9 @@ DEMO_MODEL = "demo-rules-not-a-language-model"
 
 HEARTBEAT_SECONDS = 60.0
 """While something lives, a card gets news at least this often; a long silence means that the kernel has ended."""
+
+MAX_SUBJECT = 20_000
+"""Characters of a call that asks for consent."""
 
 MAX_FILES = 100
 """File names sent to the front end for one sub-agent; the rest is a number."""
@@ -33,17 +36,36 @@ def to_view(state: CardState, *, now: float) -> dict[str, Any]:
         "seconds": round(state.active_seconds, 1),
         "usage": usage_view(state.total_usage),
         "retry": _retry(state.retry_reason, state.retry_seconds),
-        "agents": [_agent(agent) for agent in state.agents],
+        "questions": [_question(question) for question in state.questions],
+        "agents": [_agent(agent, {question.agent_id for question in state.questions}) for agent in state.agents],
     }
 
 
-def _agent(agent: SubAgentCard) -> dict[str, Any]:
+def _question(question: Question) -> dict[str, Any]:
+    """The whole input: nobody can consent to what she does not see."""
+    return {
+        "number": question.number,
+        "agent_id": question.agent_id,
+        "tool": line(question.tool, 60),
+        "subject": clean_text(question.subject)[:MAX_SUBJECT],
+        "more": max(0, len(question.subject) - MAX_SUBJECT),
+        "rule": line(question.rule, 200),
+    }
+
+
+def _status(agent: SubAgentCard, asking: set[int | None]) -> str:
+    if agent.alive and agent.agent_id in asking:
+        return "waiting_for_approval"
+    return "wrapping_up" if agent.alive and agent.wrapping_up else str(agent.status)
+
+
+def _agent(agent: SubAgentCard, asking: set[int | None]) -> dict[str, Any]:
     stats = agent.stats
     return {
         "agent_id": agent.agent_id,
         "type": line(agent.agent, 60),
         "summary": line(agent.summary, 200),
-        "status": "wrapping_up" if agent.alive and agent.wrapping_up else str(agent.status),
+        "status": _status(agent, asking),
         "alive": agent.alive,
         "background": agent.background,
         "since": agent.since,

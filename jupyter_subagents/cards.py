@@ -27,7 +27,8 @@ _STATIC = files("jupyter_subagents") / "static"
 class AgentCard(anywidget.AnyWidget):
     """The live card.
 
-    `on_action` gets `{"type": "stop", "agent_id": n}`, `{"type": "stop_all"}`, `{"type": "continue"}` or
+    `on_action` gets `{"type": "answer", "number": n, "decision": "once" | "run" | "deny"}`,
+    `{"type": "stop", "agent_id": n}`, `{"type": "stop_all"}`, `{"type": "continue"}` or
     `{"type": "ready"}`. It is called in the thread that serves the comm and must only hand over, for
     instance with `loop.call_soon_threadsafe`.
     """
@@ -110,6 +111,9 @@ def _action(content: object) -> dict[str, Any] | None:
     agent_id = content.get("agent_id")
     if kind == "stop" and type(agent_id) is int:
         return {"type": "stop", "agent_id": agent_id}
+    number, decision = content.get("number"), content.get("decision")
+    if kind == "answer" and type(number) is int and decision in ("once", "run", "deny"):
+        return {"type": "answer", "number": number, "decision": decision}
     return None
 
 

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from easyagent.config import AgentConfig
 from easyagent.subagents import SubAgentRun
-from jupyter_subagents import doctor, resume, setup
+from jupyter_subagents import consent, doctor, resume, setup
 from jupyter_subagents.card_view import duration_text, usage_view
 from jupyter_subagents.front_end import CellDisplay
 from jupyter_subagents.notebook import Notebook
@@ -24,12 +24,14 @@ HELP = """\
   -o, --out VAR       bind the run (or VAR <<)    --dir PATH          where results go
   --max-agents N      1-99, sub-agents at once    --timeout S         60-3600, default limit of task calls
   --new               fresh conversation          --permissions ask|edits|auto|read-only
+  --read PATH         readable outside            --write PATH  writable       --net  network for commands
   {{ expression }} in the text is replaced by its value; every other brace stays.
 
 %agent                  table of all sub-agents   %agent status N     one of them
 %agent show [LABEL]     the record again          %agent stop N|all   stop sub-agents
 %agent wait             wait until all is done    %agent reset        forget the conversation
 %agent resume LABEL     go on with a conversation that a kernel's end cut off
+%agent allow N [run]    consent to a call         %agent deny N       or not
 %agent resume N         go on with a sub-agent that did not come to its end
 %agent config NAME=VAL  settings of this session  %agent setup        address, key and model, saved
 %agent doctor           check what is set up      %agent help         this text
@@ -57,6 +59,8 @@ def _table(notebook: Notebook, words: list[str]) -> None:
         return _status(notebook, words)
     names = notebook.words()
     runs = [*notebook.all_runs(), *notebook.earlier_runs()]
+    for question in consent.pending(notebook):
+        print(question)
     if not runs:
         print(names["magic.no_runs"])
         return None
@@ -223,7 +227,17 @@ def _session(notebook: Notebook, command: str, words: list[str]) -> Session:
     raise UsageError(f"%agent {command}: there is no conversation {label!r}; {labels}.")
 
 
-_MOST_WORDS = {"status": 1, "show": 1, "wait": 1, "resume": 1, "reset": 1, "setup": 0, "doctor": 0, "help": 0}
+_MOST_WORDS = {
+    "status": 1,
+    "show": 1,
+    "wait": 1,
+    "resume": 1,
+    "reset": 1,
+    "deny": 1,
+    "setup": 0,
+    "doctor": 0,
+    "help": 0,
+}
 """How many words a command takes, where that is limited."""
 
 _COMMANDS: dict[str, Callable[[Notebook, list[str]], Any]] = {
@@ -233,6 +247,8 @@ _COMMANDS: dict[str, Callable[[Notebook, list[str]], Any]] = {
     "stop": _stop,
     "wait": _wait,
     "resume": _resume,
+    "allow": consent.allow,
+    "deny": consent.deny,
     "reset": _reset,
     "config": _config,
     "setup": _setup,

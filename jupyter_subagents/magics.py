@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from easyagent.models import AgentEvent, RoundEnded
 from easyagent.plain_text import is_blank
 from easyagent.progress import describe
+from easyagent.prompts import Language, detect_language
 from easyagent.subagents import SubAgentRun
 from jupyter_subagents import commands
 from jupyter_subagents.api import CellRun
@@ -57,7 +58,7 @@ def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | W
     if options.out:
         notebook.shell.user_ns[options.out] = run
     kind = kind_of(notebook.shell)
-    tick = _print_changes(session) if kind == "terminal" else None
+    tick = _print_changes(session, detect_language(text, prompt.config.language)) if kind == "terminal" else None
     alive = session.routing.alive_output(output.cell_id, text)
     if alive is not None and alive.future is not None:
         print(words["magic.attached"])
@@ -100,14 +101,14 @@ def _ids(runs: Iterable[SubAgentRun]) -> str:
     return ", ".join(str(run.job.agent_id) for run in runs)
 
 
-def _print_changes(session: Session) -> Callable[[], None]:
+def _print_changes(session: Session, language: Language) -> Callable[[], None]:
     """In a terminal: one line a change, printed by the waiting thread."""
     waiting: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
     session.routing.observe(waiting.put)
 
     def print_waiting() -> None:
         while not waiting.empty():
-            text = describe(waiting.get())
+            text = describe(waiting.get(), language)
             if text:
                 print(text)
 

@@ -68,7 +68,8 @@ class _Record(RecordWords):
             f"{badge} · <strong>{title}</strong> · {_joined(self.header_parts())}",
             f"padding:2px 0 6px 0;border-bottom:{_RULE};margin-bottom:10px",
         )
-        body = header + self.agents_html() + self.transcript_html()
+        asked = "".join(_div(escape(text), f"color:rgb({_RED});margin-bottom:6px") for text in self.questions())
+        body = header + asked + self.agents_html() + self.transcript_html()
         return f'<div class="subagents-record" style="line-height:1.5">{body}</div>'
 
     def agents_html(self) -> str:
@@ -169,6 +170,7 @@ class _Record(RecordWords):
     def text(self) -> str:
         title = self.strings["conversation"].format(label=self.view["label"])
         lines = [" · ".join([title, self.header_word(), *self.header_parts()])]
+        lines += self.questions()
         for agent in self.view["agents"]:
             lines += self.agent_lines(agent)
         lines.append("")

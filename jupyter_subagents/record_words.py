@@ -11,6 +11,15 @@ from jupyter_subagents.card_state import to_view
 from jupyter_subagents.card_view import duration_text, line
 
 
+def question_text(question: Mapping[str, Any], strings: Mapping[str, str]) -> str:
+    """One question for consent, as `%agent` and the record say it."""
+    number, tool, subject = question["number"], question["tool"], line(question["subject"], 300)
+    who = strings["main_agent"]
+    if question["agent_id"] is not None:
+        who = strings["sub_agent"].format(id=question["agent_id"])
+    return strings["magic.question"].format(number=number, who=who, tool=tool, subject=subject)
+
+
 class RecordWords:
     """One conversation in words; `state_at` is the time named while something still runs."""
 
@@ -40,6 +49,10 @@ class RecordWords:
         if view["demo"]:
             return [tokens, strings["cost_demo"]]
         return [tokens, usage["cost"] or strings["cost_unknown"]]
+
+    def questions(self) -> list[str]:
+        """What waits for the user's consent, each in one line."""
+        return [question_text(question, self.strings) for question in self.view["questions"]]
 
     def header_word(self) -> str:
         return self.word(f"state_{self.view['state']}", self.view["alive"])

@@ -10,6 +10,9 @@
  * @typedef {{reported: boolean, tokens: string | null, cost: string | null}} Usage
  * @typedef {{reason: string, seconds: number} | null} Retry
  * @typedef {{
+ *   number: number, agent_id: number | null, tool: string, subject: string, more: number, rule: string,
+ * }} Question
+ * @typedef {{
  *   agent_id: number, type: string, summary: string, status: string, alive: boolean, background: boolean,
  *   since: number, seconds: number | null, limit: number, counts: Record<string, number>,
  *   last_action: string, retry: Retry, model: string, demo: boolean, usage: Usage, directory: string,
@@ -19,6 +22,7 @@
  * @typedef {{
  *   now: number, heartbeat: number, label: string, model: string, demo: boolean, state: string, alive: boolean,
  *   can_continue: boolean, since: number | null, seconds: number, usage: Usage, retry: Retry, agents: Agent[],
+ *   questions: Question[],
  * }} State
  * @typedef {{kind: string, html?: string, text?: string, ok?: boolean | null, agents?: number[]}} Row
  * @typedef {{type: "transcript", from: number, entries: Row[], tail: string, now?: number}} TranscriptMessage
@@ -109,7 +113,7 @@ function withoutKernel(state, at) {
     return { ...agent, alive: false, lost: true, status: "interrupted", seconds: since(agent.since), retry: null };
   });
   const seconds = state.seconds + (state.since === null ? 0 : since(state.since));
-  const rest = { alive: false, can_continue: false, since: null, retry: null };
+  const rest = { alive: false, can_continue: false, since: null, retry: null, questions: [] };
   return { ...state, ...rest, state: "kernel_ended", seconds, agents };
 }
 
@@ -146,6 +150,33 @@ class StopButton {
     show(this.button, alive);
     setText(this.button, this.pending ? this.strings.stopping : this.strings.stop);
     this.button.setAttribute("aria-disabled", String(this.pending));
+  }
+}
+
+/** A call that waits for consent: who asks, the whole input, and three answers. */
+class QuestionRow {
+  /** @param {HTMLElement} parent @param {Strings} strings @param {Question} question @param {Model} model */
+  constructor(parent, strings, question, model) {
+    const { number, agent_id: id, tool, subject, more, rule } = question;
+    this.root = make("li", "question", parent);
+    this.root.tabIndex = -1;
+    const who = id === null ? strings.main_agent : fill(strings.sub_agent, { id });
+    make("div", "asks", this.root).textContent = fill(strings.asks, { who, tool });
+    make("pre", "subject", this.root).textContent = subject;
+    if (more) make("div", "rule", this.root).textContent = fill(strings.more_characters, { n: more });
+    const foot = make("div", "question-foot", this.root);
+    make("span", "rule", foot).textContent = fill(strings.asks_because, { rule });
+    const buttons = make("span", "buttons", foot);
+    for (const [decision, key] of [["once", "allow_once"], ["run", "allow_run"], ["deny", "deny"]]) {
+      const button = make("button", `button subagents-${decision}`, buttons);
+      button.type = "button";
+      button.textContent = strings[key];
+      button.title = strings[`${key}_title`];
+      button.addEventListener("click", () => {
+        model.send({ type: "answer", number, decision });
+        this.root.dataset.answered = decision; // it goes when the kernel has taken the answer
+      });
+    }
   }
 }
 
@@ -362,6 +393,11 @@ function render({ model, el }) {
   const strings = model.get("strings");
   const root = make("section", "root", el);
   const header = new Header(root, strings, model);
+  const asked = make("ol", "questions", root);
+  asked.hidden = true;
+  asked.setAttribute("aria-live", "polite");
+  /** @type {Map<number, QuestionRow>} */
+  const questions = new Map();
   const list = make("ol", "agents", root);
   list.hidden = true;
   const transcript = new Transcript(root, strings, () => model.send({ type: "ready" }));
@@ -384,6 +420,7 @@ function render({ model, el }) {
     const shown = lost ? withoutKernel(known, heardAt / 1000 + skew) : known;
     root.setAttribute("aria-label", fill(strings.conversation, { label: shown.label }));
     header.update(shown, now());
+    drawQuestions(asked, questions, shown.questions ?? [], (question) => new QuestionRow(asked, strings, question, model));
     drawCards(list, cards, shown.agents, now(), (id) => new AgentCard(list, strings, id, model));
   };
   /** @param {unknown} time the kernel's clock, where what came tells it */
@@ -428,6 +465,22 @@ function render({ model, el }) {
     model.off("msg:custom", received);
     model.off("comm_live_update", cutOff);
   };
+}
+
+/**
+ * @param {HTMLElement} list @param {Map<number, QuestionRow>} rows @param {Question[]} questions
+ * @param {(question: Question) => QuestionRow} create
+ */
+function drawQuestions(list, rows, questions, create) {
+  const numbers = new Set(questions.map(({ number }) => number));
+  for (const [number, row] of rows) {
+    if (!numbers.has(number)) {
+      row.root.remove();
+      rows.delete(number);
+    }
+  }
+  for (const question of questions) if (!rows.has(question.number)) rows.set(question.number, create(question));
+  show(list, questions.length > 0);
 }
 
 /**
