@@ -40,7 +40,7 @@ from easyagent.models.job import (
     SubAgentStatus,
 )
 from easyagent.models.trace import Step, Trace
-from easyagent.models.usage import Usage
+from easyagent.models.usage import Usage, token_count
 
 __all__ = [
     "KERNEL_GONE",
@@ -81,4 +81,5 @@ __all__ = [
     "UsageReported",
     "WrapUp",
     "parse_event",
+    "token_count",
 ]

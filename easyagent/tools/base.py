@@ -9,17 +9,32 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 
 from easyagent.chat import without_surrogates
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Access, Grants
+from easyagent.plain_text import is_blank
 from easyagent.prompts import Language, load
 from easyagent.sandbox import temporary_directory
 from easyagent.strings import strings
+
+MAX_DEPTH = 100
+"""Levels of a call's arguments; what lies deeper could not be recorded and sent on."""
+
+
+def _seen(text: str) -> str:
+    if is_blank(text):
+        raise PydanticCustomError("blank", "Text should hold something that can be read")
+    return text
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_seen)]
+"""An argument that says something."""
 
 
 class SubAgents(Protocol):
@@ -154,8 +169,14 @@ class Tool:
         """Check a call's JSON text. Raises ToolError that says what is wrong and how to call again."""
         try:
             values = without_surrogates(json.loads(arguments)) if arguments.strip() else {}
+        except RecursionError:
+            raise ToolError("the arguments are nested too deep; send the whole call again, flatter.") from None
         except ValueError as error:
             raise ToolError(f"the arguments are not valid JSON ({error}); send the whole call again.") from error
+        if _is_deep(values):
+            raise ToolError(
+                f"the arguments are nested deeper than {MAX_DEPTH} levels; send the whole call again, flatter."
+            )
         if not isinstance(values, dict):
             raise ToolError(f"the arguments must be a JSON object, not {type(values).__name__}.")
         try:
@@ -175,6 +196,20 @@ class Tool:
         template = words.get(f"action.{self.name}", words["action.other"])
         values = {key: " ".join(str(value).split())[:80] for key, value in arguments.items()}
         return template.format_map(_Missing({"path": ".", "tool": self.name, **values}))
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            entry
+            for container in level
+            if isinstance(container, dict | list)
+            for entry in (container.values() if isinstance(container, dict) else container)
+        ]
+        if not level:
+            return False
+    return True
 
 
 class _Missing(dict[str, str]):
