@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from easyagent.models import Usage
 
+MAX_JSON_DEPTH = 60
+"""Of a call's arguments: what is deeper breaks the encoders of events, and no tool means it."""
+
 OUTCOME_UNKNOWN = "Error: interrupted; whether this call took effect is not known."
 """The result of a call whose process ended before it could tell one."""
 
@@ -17,6 +20,24 @@ OUTCOME_UNKNOWN = "Error: interrupted; whether this call took effect is not know
 def clean(text: str) -> str:
     """Text that every encoder takes: lone surrogates, which broken endpoints send, become "?"; NUL is dropped."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+
+
+def load_json(text: str) -> Any:
+    """JSON from a model. Raises ValueError, also for what is nested so deep that nothing after it could take it."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level, layer = 0, [value]
+    while layer := [entry for outer in layer for entry in _inner(outer)]:
+        level += 1
+        if level > MAX_JSON_DEPTH:
+            raise ValueError("it is nested too deeply")
+    return without_surrogates(value)
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def without_surrogates(value: Any) -> Any:
@@ -87,6 +108,12 @@ class Messages:
     def append(self, message: Mapping[str, Any]) -> None:
         self._messages.append(dict(message))
         self._encoded.append(json.dumps(message).encode())
+
+    def replace(self, start: int, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Put others in the place of the messages from `start` on."""
+        del self._messages[start:], self._encoded[start:]
+        for message in messages:
+            self.append(message)
 
     def close_calls(self, answer: str) -> list[dict[str, Any]]:
         """Answer every tool call that has no result, as endpoints demand; returns the messages added."""
@@ -231,6 +258,8 @@ class ChatModel(Protocol):
     """What the loop needs of a model. Raises ModelError with one sentence when it cannot answer."""
 
     name: str
+    endpoint: str
+    """Which endpoint and model: what is learned of one does not hold for another."""
 
     async def complete(
         self,

@@ -19,6 +19,7 @@ from easyagent.exceptions import ConfigError, EasyAgentError
 from easyagent.models import Conclusion
 from easyagent.plain_text import clean_text, is_blank, one_line
 from easyagent.progress import describe
+from easyagent.prompts import detect_language
 from easyagent.runner import AgentRunner
 
 
@@ -26,10 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `easyagent` command; returns the exit code."""
     options = _parser().parse_args(arguments)
     overrides = {"model": options.model, "base_url": options.base_url, "permissions": options.permissions}
+    workspace = Path(options.workspace).resolve()
+    if not workspace.is_dir():
+        print(f"easyagent: there is no directory {options.workspace} to work in.", file=sys.stderr)
+        return 2
     try:
         task = _task(options.task)
         config = resolve_config(overrides)
-        config = config.model_copy(update={"workspace": Path(options.workspace).resolve()})
+        config = config.model_copy(update={"workspace": workspace})
         return asyncio.run(_run(task, config))
     except EasyAgentError as error:
         _tell(f"easyagent: {one_line(str(error))}")
@@ -67,10 +72,11 @@ def _parser() -> argparse.ArgumentParser:
 async def _run(task: str, config: AgentConfig) -> int:
     """Progress on stderr, the answer on stdout."""
     registry = get_agent_registry().for_workspace(config.workspace or working_directory())
+    language = detect_language(task, config.language)
     code = 1
     async with aclosing(AgentRunner(config=config, registry=registry).run(task)) as events:
         async for event in events:
-            line = describe(event)
+            line = describe(event, language)
             if line:
                 _tell(line)
             if isinstance(event, Conclusion):

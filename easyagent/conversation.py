@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 import uuid
 from collections.abc import Callable
@@ -16,21 +17,19 @@ from pathlib import Path
 from typing import Literal
 
 from easyagent.approvals import Approvals
-from easyagent.chat import OUTCOME_UNKNOWN, ChatModel, Messages
+from easyagent.chat import ChatModel
+from easyagent.conversation_log import ConversationLog
 from easyagent.exceptions import EasyAgentError
 from easyagent.inbox import Inbox, Incoming, Notice
-from easyagent.journal import summarize
 from easyagent.loop import AgentLoop, Outcome
 from easyagent.models import (
     TERMINATED,
     AgentEvent,
     Cause,
-    MessageAdded,
     ModelSettings,
     RoundEnded,
     RoundStarted,
     Stop,
-    TextDelta,
 )
 from easyagent.models.conversation import ConversationRecord
 from easyagent.prompts import Language, detect_language, system_prompt
@@ -41,6 +40,8 @@ from easyagent.subagents import earlier as earlier_runs
 from easyagent.tools.base import ToolContext
 from easyagent.tools.builtin.command import end_commands
 from easyagent.tools.toolbox import Toolbox
+
+_logger = logging.getLogger(__name__)
 
 State = Literal["idle", "running", "waiting_for_sub_agents"]
 
@@ -66,7 +67,6 @@ class Conversation:
         self.label, self._notebook, self.workspace = label, notebook, workspace.resolve()
         self._setup, self._open_model, self._on_event = setup, open_model, on_event
         self._inbox = Inbox()
-        self._messages = Messages()
         self._language: Language | None = None
         self._model: ChatModel | None = None
         self._turn = asyncio.Lock()
@@ -75,33 +75,29 @@ class Conversation:
         self._closed = False
         self._runners: set[asyncio.subprocess.Process] = set()
         self._store = RunStore(self.workspace)
-        earlier_events = self._store.conversation_events(self.id) if earlier else []
-        self._journal = self._store.open_conversation(earlier_runs.owned(self.id, label, notebook, earlier))
         self._activity = asyncio.Event()
+        record = earlier_runs.owned(self.id, label, notebook, earlier)
+        self._log = ConversationLog(self._store, record, self._tell)
         self._launcher, self._owns_launcher = launcher or open_launcher(), launcher is None
-        self.approvals = Approvals(self._emit)
+        self.approvals = Approvals(self._log.emit)
         self._consents: set[tuple[str, str]] = set()
         scope = setup.scope(self.id, self.label, self._notebook, self.workspace)
         self.manager = SubAgentManager(
             scope,
-            emit=self._emit,
+            emit=self._log.emit,
             notify=self._take_notice,
             launcher=self._launcher,
             ask=self.approvals.ask,
         )
         if earlier is not None:
-            self._restore(earlier_events)
+            self._restore()
         self._listener = asyncio.create_task(self._start_rounds_when_idle())
 
-    def _restore(self, events: list[AgentEvent]) -> None:
-        """Take in what an earlier kernel left: messages, open calls answered, and runs, those untold to tell."""
-        for message in summarize(events).messages:
-            self._messages.append(message)
-        for message in self._messages.close_calls(OUTCOME_UNKNOWN):
-            self._emit(MessageAdded(message=message))
-        told = earlier_runs.told(events)
+    def _restore(self) -> None:
+        """Take in what an earlier kernel left: open calls are answered, runs known, those untold told."""
+        self._log.answer_open_calls()
         for job, end in earlier_runs.runs_of(self._store, self.id):
-            self.manager.remember(job, end, told=job.sub_conversation_id in told)
+            self.manager.remember(job, end, told=job.sub_conversation_id in self._log.told)
 
     # ---- what callers do
 
@@ -177,7 +173,7 @@ class Conversation:
             if self._owns_launcher:
                 await self._launcher.aclose()
             shutil.rmtree(temporary_directory(self.id), ignore_errors=True)
-            self._journal.close()
+            self._log.close()
         return stopped
 
     # ---- rounds
@@ -196,10 +192,10 @@ class Conversation:
     async def _run_round(self, origin: Literal["user", "notice"], prompt: str, arrived: list[Incoming]) -> RoundEnded:
         round_id = f"round_{uuid.uuid4().hex[:8]}"
         self.manager.round_id = round_id
-        self._emit(RoundStarted(round_id=round_id, prompt=prompt, origin=origin))
         content, interrupted = "", False
-        error: str | None = "The round ended through a fault of the program."  # holds where something else is raised
+        error: str | None = "The round was cut off."
         try:
+            self._log.emit(RoundStarted(round_id=round_id, prompt=prompt, origin=origin))
             loop = self._prepare(prompt, arrived)  # at once: an interrupt must not lose what arrived
             self._round = asyncio.create_task(loop.run())
             outcome = await asyncio.shield(self._round)
@@ -214,18 +210,22 @@ class Conversation:
                 raise
         except EasyAgentError as fault:
             error = str(fault)
+        except Exception as fault:  # the next round must not die of this one
+            _logger.info("a round failed", exc_info=True)
+            error = f"The round ended through a fault of the program: {type(fault).__name__}: {fault}"
         finally:
             self._round = None
             ended = RoundEnded(round_id=round_id, content=content, error=error, interrupted=interrupted)
-            self._emit(ended)
+            with contextlib.suppress(EasyAgentError):  # it is shown, and what could not be recorded was said
+                self._log.emit(ended)
         return ended
 
     def _prepare(self, prompt: str, arrived: list[Incoming]) -> AgentLoop:
         """The loop of a round, with what starts it in the conversation. Raises EasyAgentError."""
         language = self._language = self._language or detect_language(prompt, self._setup.config.language)
         toolbox = Toolbox.for_main(self._setup.definition, self._setup.tools)
-        if not len(self._messages):
-            self._append(
+        if not len(self._log.messages):
+            self._log.append(
                 "system",
                 system_prompt(
                     "main",
@@ -235,20 +235,20 @@ class Conversation:
                     definition=self._setup.definition,
                 ),
             )
-        for incoming in arrived:
-            self._append(incoming.role, incoming.content, told=incoming.run_ids)
         if self._model is None:
             self._model = self._open_model(self._setup.settings)
         definition = self._setup.definition
-        return AgentLoop(
+        loop = AgentLoop(
             model=self._model,
             toolbox=toolbox,
             context=self._context(language),
-            messages=self._messages,
+            messages=self._log.messages,
             inbox=self._inbox,
-            emit=self._emit,
+            emit=self._log.emit,
             max_turns=(definition and definition.max_iterations) or self._setup.config.max_iterations,
         )
+        loop.take(arrived)
+        return loop
 
     def _context(self, language: Language) -> ToolContext:
         return replace(
@@ -268,19 +268,11 @@ class Conversation:
         self._setup = setup
         self.manager.scope = setup.scope(self.id, self.label, self._notebook, self.workspace)
 
-    def _append(self, role: str, content: str, *, told: tuple[str, ...] = ()) -> None:
-        message = {"role": role, "content": content}
-        self._messages.append(message)
-        self._emit(MessageAdded(message=message, told=told))
-
     def _take_notice(self, notice: Notice) -> None:
         self._inbox.put_notice(notice)
         self._stir()
 
-    def _emit(self, event: AgentEvent) -> None:
-        """Record the main agent's own events, then tell of them; a sub-agent's journal is its own."""
-        if event.agent_id is None and not isinstance(event, TextDelta):
-            event = self._journal.append(event)
+    def _tell(self, event: AgentEvent) -> None:
         self._on_event(event)
         self._stir()
 

@@ -18,6 +18,7 @@ from easyagent.models import (
     AgentEvent,
     Conclusion,
     MessageAdded,
+    MessagesReplaced,
     Stats,
     ToolFinished,
     ToolStarted,
@@ -117,6 +118,8 @@ class JournalSummary:
             self.messages.append(event.message)
             if event.message.get("role") == "assistant" and event.message.get("content"):
                 self.last_text = str(event.message["content"])
+        elif isinstance(event, MessagesReplaced):
+            self.messages[event.start :] = event.messages
         elif isinstance(event, ToolStarted):
             self.last_action = event.action
         elif isinstance(event, ToolFinished):

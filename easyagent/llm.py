@@ -37,6 +37,7 @@ class EndpointModel:
         max_retries: int = MAX_RETRIES,
     ) -> None:
         self.name, self.base_url, self._temperature, self._demo = name, base_url, temperature, demo
+        self.endpoint = f"{base_url} {name}"
         self._key = api_key or NO_KEY
         self._on_retry: Retry | None = None
         self._client = open_client(base_url, self._key, self._before_request, max_retries)

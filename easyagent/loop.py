@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean, without_surrogates
+from easyagent import notices
+from easyagent.chat import ChatModel, Messages, Reply, ToolCall, clean, load_json
 from easyagent.exceptions import ModelError
-from easyagent.inbox import Inbox
+from easyagent.inbox import Inbox, Incoming
 from easyagent.models import (
     AgentEvent,
     Cause,
     FinishResult,
     MessageAdded,
+    MessagesReplaced,
     Retrying,
     TextDelta,
     ToolFinished,
@@ -37,6 +38,8 @@ MAX_REMINDERS = 3
 WRAP_UP_SHARE = 0.8
 MAX_CALLS_PER_REPLY = 128
 PREVIEW_CHARACTERS = 300
+UNRELATED_STATUSES = (401, 403, 429)
+"""Refusals that say nothing of a message's form."""
 
 INTERRUPTED = "Error: interrupted by the user."
 AFTER_FINISH = "Error: not run, because finish_task had already ended this task."
@@ -82,6 +85,8 @@ class AgentLoop:
         self._max_turns, self._must_finish, self._time_used = max_turns, must_finish, time_used
         self._finish: FinishResult | None = None
         self._told_wrap_up = False
+        self._notices: notices.Written | None = None
+        """The notices at the conversation's end whose form the endpoint has not accepted yet."""
 
     async def run(self) -> Outcome:
         """Turns until the agent is done, the turns are used up, or the model fails."""
@@ -109,7 +114,16 @@ class AgentLoop:
     async def _ask(self, turn: int) -> Reply:
         self._wrap_up_when_due(turn)
         self._emit(TurnStarted(turn=turn, max_turns=self._max_turns))
-        reply = await self._reply(self._only(turn))
+        while True:
+            try:
+                reply = await self._reply(self._only(turn))
+                break
+            except ModelError as error:
+                if not self._reword(error):
+                    raise
+        if self._notices is not None:
+            notices.remember(self._model.endpoint, self._notices.form)
+            self._notices = None
         self._emit(UsageReported(usage=reply.usage, model=reply.model or self._model.name))
         if reply.tool_calls or reply.content:
             self._append(reply.message())  # an empty message is not kept: endpoints refuse to see it again
@@ -197,9 +211,38 @@ class AgentLoop:
     def _append_arrivals(self) -> bool:
         """Add what waits in the inbox, after all tool results of the turn."""
         arrivals = self._inbox.after_tools()
-        for incoming in arrivals:
-            self._append({"role": incoming.role, "content": incoming.content}, told=incoming.run_ids)
+        self.take(arrivals)
         return bool(arrivals)
+
+    def take(self, arrivals: Sequence[Incoming]) -> None:
+        """Add what arrived, notices in the form that the endpoint is known to accept."""
+        form, start = notices.accepted(self._model.endpoint), max(0, len(self._messages) - 1)
+        before = self._messages.copy()[start:]
+        told = tuple(run_id for arrival in arrivals for run_id in arrival.run_ids)
+        if any(arrival.role == "system" for arrival in arrivals) and before:
+            self._notices = notices.Written(start, before[0], tuple(arrivals), form)
+            messages = self._notices.messages(self._context.language)
+            if messages[0] != before[0]:
+                self._replace(start, messages, told)
+                return
+        for arrival in arrivals:
+            role = "user" if form != "system" else arrival.role
+            self._append({"role": role, "content": arrival.content}, told=arrival.run_ids)
+
+    def _reword(self, error: ModelError) -> bool:
+        """Where an endpoint refuses a request that ends in notices: put them in the next form. False where it is no
+        such refusal, or there is no other form."""
+        if self._notices is None or error.status is None or error.status in UNRELATED_STATUSES:
+            return False
+        self._notices = self._notices.reworded()
+        if self._notices is None:
+            return False
+        self._replace(self._notices.start, self._notices.messages(self._context.language), ())
+        return True
+
+    def _replace(self, start: int, messages: list[dict[str, Any]], told: tuple[str, ...]) -> None:
+        self._messages.replace(start, messages)
+        self._emit(MessagesReplaced(start=start, messages=tuple(messages), told=told))
 
     def _wrap_up_when_due(self, turn: int) -> None:
         if not self._must_finish or self._told_wrap_up:
@@ -223,7 +266,7 @@ class AgentLoop:
 def _arguments(text: str) -> dict[str, Any]:
     """The arguments for people to see; broken JSON is shown as it came."""
     with contextlib.suppress(ValueError):
-        values = without_surrogates(json.loads(text or "{}"))
+        values = load_json(text or "{}")
         if isinstance(values, dict):
             return values
     return {"arguments": text[:PREVIEW_CHARACTERS]}

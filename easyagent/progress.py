@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from easyagent.models import (
     AgentCreated,
     AgentEnded,
@@ -10,28 +12,32 @@ from easyagent.models import (
     Retrying,
     RoundEnded,
     RoundStarted,
+    SubAgentEnd,
     ToolStarted,
     WrapUp,
 )
+from easyagent.prompts import Language
+from easyagent.strings import strings
 
 
-def describe(event: AgentEvent) -> str | None:
+def describe(event: AgentEvent, language: Language = "en") -> str | None:
     """One line for an event worth a line, else None."""
-    who = "main" if event.agent_id is None else f"  #{event.agent_id}"
+    words = strings(language)
+    who = words["progress.main"] if event.agent_id is None else f"  #{event.agent_id}"
     match event:
         case RoundStarted(origin="notice"):
-            return "main | a notice of ended sub-agents starts a new round"
+            return f"{who} | {words['progress.new_round']}"
         case AgentCreated():
-            return f"{who} | starting ({event.agent}): {_line(event.summary)} -> {event.deliverables_dir}"
+            values = {"agent": event.agent, "summary": _line(event.summary), "directory": event.deliverables_dir}
+            return f"{who} | {words['progress.created'].format(**values)}"
         case AgentEnded():
-            end = event.end
-            return f"{who} | {end.status} after {end.stats.runtime_seconds} s: {_line(end.error or end.result_summary)}"
+            return f"{who} | {_ended(event.end, words)}"
         case ToolStarted() if event.agent_id is not None or event.name != "create_sub_agent":
             return f"{who} | {_line(event.action)}"
         case Retrying():
             return f"{who} | {_line(event.reason)}"
         case WrapUp():
-            return f"{who} | wrapping up: {event.reason} nearly used up"
+            return f"{who} | {words[f'progress.wrap_up.{event.reason}']}"
         case RoundEnded() if event.error:
             return f"{who} | {_line(event.error)}"
         case MessageAdded() if event.agent_id is None and event.message.get("role") == "assistant":
@@ -39,6 +45,12 @@ def describe(event: AgentEvent) -> str | None:
             return f"{who} | {_line(str(text))}" if text else None
         case _:
             return None
+
+
+def _ended(end: SubAgentEnd, words: Mapping[str, str]) -> str:
+    text = _line(end.error or end.result_summary)
+    status = words.get(f"status.{end.status}", end.status)
+    return words["progress.ended"].format(status=status, seconds=end.stats.runtime_seconds, text=text)
 
 
 def _line(text: str, limit: int = 160) -> str:

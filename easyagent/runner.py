@@ -37,6 +37,7 @@ class CallableModel:
         temperature: float | None = None,
     ) -> None:
         self.name, self._call, self._temperature = name, call, temperature
+        self.endpoint = f"a function, {name}"
 
     async def complete(
         self,

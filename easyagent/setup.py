@@ -36,7 +36,7 @@ class Setup:
 
     @property
     def all_private_paths(self) -> tuple[Path, ...]:
-        return (user_config_path().parent, *self.private_paths)
+        return tuple(path.resolve() for path in (user_config_path().parent, *self.private_paths))
 
     def context(self, workspace: Path, language: Language) -> ToolContext:
         """What the main agent's tools may do under this setup."""

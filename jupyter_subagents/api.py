@@ -121,7 +121,7 @@ class CellRun:
     def result(self) -> str | None:
         """The main agent's last answer under this cell: the prompt's, then that of each round its sub-agents' ends
         started. None while the first runs or where it failed."""
-        if self.future is None or not self.future.done() or self.future.exception() is not None:
+        if self.future is None or not self.future.done() or self.future.cancelled() or self.future.exception():
             return None
         return self._output.answer
 

@@ -15,6 +15,7 @@ from jupyter_subagents import doctor, resume, setup
 from jupyter_subagents.card_view import duration_text, usage_view
 from jupyter_subagents.front_end import CellDisplay
 from jupyter_subagents.notebook import Notebook
+from jupyter_subagents.session import Session
 from jupyter_subagents.waiting import Waiter
 
 HELP = """\
@@ -46,6 +47,9 @@ def run(notebook: Notebook, line: str) -> Any:
     command = _COMMANDS.get(name)
     if command is None:
         raise UsageError(f"%agent: there is no {name!r}; there are {', '.join(sorted(set(_COMMANDS) - {'table'}))}.")
+    if name in _MOST_WORDS and len(words) > _MOST_WORDS[name]:
+        extra = " ".join(words[_MOST_WORDS[name] :])
+        raise UsageError(f"%agent {name}: {extra!r} is too much; see %agent help.")
     return command(notebook, words)
 
 
@@ -93,7 +97,13 @@ def _status(notebook: Notebook, words: list[str]) -> None:
     cause = f" ({end.cause})" if end else ""
     limit = duration_text(run.job.timeout_seconds)
     print(f"  {names[f'status_{run.status}']}{cause}, {duration_text(run.runtime_seconds)} / {limit}")
-    print(f"  files {stats.files_read}, searches {stats.searches}, pages {stats.web_pages}, commands {stats.commands}")
+    counts = {
+        "files": stats.files_read,
+        "searches": stats.searches,
+        "pages": stats.web_pages,
+        "commands": stats.commands,
+    }
+    print("  " + ", ".join(names[f"{key}_{'one' if n == 1 else 'many'}"].format(n=n) for key, n in counts.items()))
     print(f"  {one_line(run.journal.last_action)}")
     if end:
         print(f"  {one_line(end.error or end.result_summary)}")
@@ -102,11 +112,7 @@ def _status(notebook: Notebook, words: list[str]) -> None:
 
 
 def _show(notebook: Notebook, words: list[str]) -> None:
-    label = words[0] if words else notebook.current_label
-    session = notebook.sessions.get(label)
-    if session is None or not session.outputs:
-        raise UsageError(f"%agent show: there is no conversation {label!r}; there are {_labels(notebook)}.")
-    for output in session.outputs:
+    for output in _session(notebook, "show", words).outputs:
         output.show_again(CellDisplay(notebook.shell))
 
 
@@ -125,13 +131,14 @@ def _stop(notebook: Notebook, words: list[str]) -> None:
 
 def _wait(notebook: Notebook, words: list[str]) -> Waiter[None]:
     """Wait for the current conversation. Headless, its records are shown again: what came late was lost there."""
-    session = notebook.sessions.get(words[0]) if words else notebook.current
-    if session is None:
-        raise UsageError(f"%agent wait: there is no conversation {words[0]!r}; there are {_labels(notebook)}.")
+    session = _session(notebook, "wait", words) if words else notebook.current
 
     def show(_: object) -> None:
+        ids = [str(number) for number in sorted(session.runs)]
+        key = {0: "magic.settled_none", 1: "magic.settled_one"}.get(len(ids), "magic.settled")
+        print(notebook.words()[key].format(ids=", ".join(ids), count=len(ids)))
         for output in session.outputs:
-            if not output.live:
+            if not output.live and not output.whole:
                 output.show_again(CellDisplay(notebook.shell))
 
     return Waiter(
@@ -151,10 +158,10 @@ def _resume(notebook: Notebook, words: list[str]) -> Waiter[Any]:
 
 
 def _reset(notebook: Notebook, words: list[str]) -> None:
-    label = words[0] if words else notebook.current_label
-    stopped = notebook.reset(label)
+    session, names = _session(notebook, "reset", words), notebook.words()
+    stopped = notebook.reset(session.label)
     key = "magic.reset_stopped" if stopped else "magic.reset"
-    print(notebook.words()[key].format(label=label, ids=", ".join(str(run.job.agent_id) for run in stopped)))
+    print(names[key].format(label=session.label, ids=", ".join(str(run.job.agent_id) for run in stopped)))
 
 
 def _config(notebook: Notebook, words: list[str]) -> None:
@@ -162,9 +169,13 @@ def _config(notebook: Notebook, words: list[str]) -> None:
     changed = dict(notebook.settings)
     for word in words:
         name, separator, value = word.partition("=")
-        if not separator or name not in AgentConfig.model_fields or name in ("sources", "workspace", "api_key"):
+        if name == "api_key":
+            raise UsageError("%agent config: a key is not written in a notebook; use %agent setup or OPENAI_API_KEY.")
+        if name == "max_agents":
+            raise UsageError("%agent config: that setting is called max_concurrent.")
+        if not separator or name not in AgentConfig.model_fields or name in ("sources", "workspace"):
             allowed = ", ".join(sorted(set(AgentConfig.model_fields) - {"sources", "workspace", "api_key"}))
-            raise UsageError(f"%agent config: {word!r} is not name=value with one of {allowed}.")
+            raise UsageError(f"%agent config: {name!r} is not name=value with one of {allowed}.")
         changed.pop(name, None)
         if value:
             changed[name] = value
@@ -204,9 +215,18 @@ def _number(words: list[str]) -> int:
     return int(words[0])
 
 
-def _labels(notebook: Notebook) -> str:
-    return ", ".join(sorted(notebook.sessions)) or "none"
+def _session(notebook: Notebook, command: str, words: list[str]) -> Session:
+    """The conversation that a command names, or the current one. Raises UsageError that names those there are."""
+    label = words[0] if words else notebook.current_label
+    known = {name: session for name, session in notebook.sessions.items() if session.outputs}
+    if label in known:
+        return known[label]
+    labels = f"there are {', '.join(sorted(known))}" if known else "there is none yet"
+    raise UsageError(f"%agent {command}: there is no conversation {label!r}; {labels}.")
 
+
+_MOST_WORDS = {"status": 1, "show": 1, "wait": 1, "resume": 1, "reset": 1, "setup": 0, "doctor": 0, "help": 0}
+"""How many words a command takes, where that is limited."""
 
 _COMMANDS: dict[str, Callable[[Notebook, list[str]], Any]] = {
     "table": _table,

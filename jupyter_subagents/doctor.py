@@ -58,7 +58,8 @@ def _endpoint(notebook: Notebook) -> Iterator[str]:
     yield f"key         {key}"
     try:
         settings = notebook.runtime.call(notebook.runtime.endpoints.settings(config))
-        yield f"model       {settings.name} (from {config.sources.get('model', 'the endpoint')})"
+        source = "the embedded demo" if config.is_demo else f"from {config.sources.get('model', 'the endpoint')}"
+        yield f"model       {settings.name} ({source})"
         if config.is_demo:
             return
         if notebook.runtime.call(calls_tools(settings)):

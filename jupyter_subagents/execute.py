@@ -10,12 +10,15 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbformat.reader import NotJSONError
+from nbformat.validator import ValidationError
 
 from easyagent.models import SubAgentEnd, SubAgentJob
 from easyagent.subagents import RunStore
@@ -25,28 +28,50 @@ _CLOCK = re.compile(r"\s*\d+:\d\d")
 
 
 class ProgressClient(NotebookClient):
-    """Prints what is new in the text of a cell's display each time it is rewritten.
+    """Prints each cell's first line and what it gives: output as it comes, and of a display that is rewritten what
+    is new in its text.
 
-    Clocks are left out; a last line, which may still be streaming, is printed once another follows it.
+    Of such a display clocks are left out, and a last line, which may still be streaming, is printed once
+    another follows it or the cell has ended.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+        # The kernel's warnings are for who administers it, not for who watches a notebook run.
+        super().__init__(*arguments, extra_arguments=["--log-level=ERROR"], **options)
         self._seen: set[str] = set()
+        self._held = ""
+        self._last = ""
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
-        if msg["msg_type"] in ("display_data", "update_display_data"):
-            self._print_new(msg["content"]["data"].get("text/plain", ""))
-        elif msg["msg_type"] == "execute_input":
-            first = msg["content"]["code"].split("\n", 1)[0]
-            print(f"[{msg['content']['execution_count']}] {first}", flush=True)
+        content = msg["content"]
+        match msg["msg_type"]:
+            case "display_data" | "update_display_data" if "display_id" in content.get("transient", {}):
+                self._print_new(content["data"].get("text/plain", ""))
+            case "display_data" | "execute_result":
+                self._print(content["data"].get("text/plain", "").splitlines())
+            case "stream":
+                *lines, self._held = (self._held + content["text"]).split("\n")
+                self._print(lines)
+            case "execute_input":
+                first = content["code"].split("\n", 1)[0]
+                print(f"[{content['execution_count']}] {first}", flush=True)
+            case "status" if content["execution_state"] == "idle":
+                self._print([text for text in (self._held, self._last) if text])
+                self._held = self._last = ""
         return super().process_message(msg, cell, cell_index)
 
     def _print_new(self, text: str) -> None:
-        for line in text.splitlines()[1:-1]:
-            if line.strip() and line not in self._seen and not _CLOCK.match(line):
-                self._seen.add(line)
-                print(f"    {line[:160]}", flush=True)
+        *lines, last = text.splitlines()[1:] or [""]
+        self._print([line for line in lines if self._is_new(line)])
+        self._last = last if self._is_new(last) else ""
+        self._seen.update(lines)
+
+    def _is_new(self, line: str) -> bool:
+        return bool(line.strip()) and line not in self._seen and not _CLOCK.match(line)
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            print(f"    {line}".rstrip(), flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,8 +81,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--save", type=Path, help="where to write the executed copy")
     options = parser.parse_args(arguments)
     folder = options.notebook.resolve().parent
+    try:
+        notebook = _read(options.notebook, options.save)
+    except ValueError as error:
+        print(f"{error}.", file=sys.stderr)
+        return 2
     before = set(RunStore(folder).run_ids())
-    notebook = nbformat.read(options.notebook, as_version=4)  # type: ignore[no-untyped-call]
     client = ProgressClient(notebook, timeout=None, resources={"metadata": {"path": str(folder)}})
     started, failed = time.monotonic(), None
     try:
@@ -72,6 +101,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(f"Done in {time.monotonic() - started:.0f} s.")
     return 0
+
+
+def _read(path: Path, save: Path | None) -> Any:
+    """The notebook. Raises ValueError with one sentence where it cannot be read, or its copy not be written."""
+    if save is not None and not save.resolve().parent.is_dir():
+        raise ValueError(f"There is no directory {save.parent} for the executed copy")
+    try:
+        return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (NotJSONError, UnicodeDecodeError, ValidationError, AttributeError, KeyError):
+        raise ValueError(f"{path} is not a notebook") from None
 
 
 def _print_results(folder: Path, before: set[str]) -> None:

@@ -32,11 +32,17 @@ class CellDisplay:
     """One display of the cell that runs when this is made; it can be rewritten from any thread, later too."""
 
     def __init__(self, shell: InteractiveShell) -> None:
+        self._shell, self._count = shell, shell.execution_count
         self._kernel = getattr(shell, "kernel", None)
         self._publisher = shell.display_pub
         self._id = f"subagents-{uuid.uuid4().hex}"
         self._parent = dict(self._kernel.get_parent() or {}) if self._kernel is not None else {}
         self.cell_id: str | None = (self._parent.get("metadata") or {}).get("cellId")
+
+    @property
+    def in_its_cell(self) -> bool:
+        """True while the cell it was made in still runs: the count goes up when a cell has ended."""
+        return bool(self._shell.execution_count == self._count)
 
     def show(self, data: Mapping[str, Any]) -> None:
         """The first display; in the cell's own thread."""

@@ -61,7 +61,7 @@ def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | W
     alive = session.routing.alive_output(output.cell_id, text)
     if alive is not None and alive.future is not None:
         print(words["magic.attached"])
-        notebook.runtime.hand_over(session.routing.attach, output, alive)
+        notebook.runtime.hand_over(session.attach, output, alive)
         future = alive.future
     else:
         settle = kind != "live" and not options.background
@@ -71,7 +71,7 @@ def run_cell(notebook: Notebook, line: str, cell: str) -> Waiter[RoundEnded] | W
         return Waiter.nothing()
     return Waiter(
         future,
-        on_interrupt=lambda: notebook.runtime.hand_over(session.interrupt),
+        on_interrupt=lambda: notebook.runtime.hand_over(session.interrupt, output),
         finish=_raise_error,
         interrupted=lambda: _tell_interrupted(session, words),
         on_tick=tick,

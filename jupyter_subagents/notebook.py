@@ -147,8 +147,12 @@ class Notebook:
         )
 
     def words(self, text: str = "") -> Mapping[str, str]:
-        """The interface's words: the language that is set, else that of a text or of the environment."""
+        """The interface's words: the language that is set, else that of a text, of the current conversation's last
+        prompt, or of the environment."""
         setting = self.config().language
+        session = self.sessions.get(self.current_label)
+        if not text and session is not None:
+            text = next((output.text for output in reversed(session.outputs) if output.text), "")
         if setting == "auto" and not text and os.environ.get("LANG", "").startswith("zh"):
             setting = "zh"
         return ui_strings(detect_language(text, setting))

@@ -44,6 +44,8 @@ class CellOutput:
         self.finished = False
         self.answer: str | None = None
         """What the main agent said last in it."""
+        self.whole = False
+        """Its last record came while its cell still ran, so that headless too it is under the cell."""
         self.future: concurrent.futures.Future[RoundEnded] | None = None
         """The round of its prompt."""
         self._strings, self._display = strings, display
@@ -104,6 +106,7 @@ class CellOutput:
         for task in self._tasks:
             task.cancel()
         if self._display is not None:
+            self.whole = self._display.in_its_cell
             self._display.update(self._bundle(final=True))
         if self._card is not None:
             self._card.close()

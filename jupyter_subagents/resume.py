@@ -76,7 +76,7 @@ def _shown(notebook: Notebook, label: str) -> tuple[Prompt, CellOutput]:
 def _waiter(notebook: Notebook, future: Any) -> Waiter[Any]:
     return Waiter(
         future,
-        on_interrupt=lambda: notebook.runtime.hand_over(notebook.current.interrupt),
+        on_interrupt=lambda: None,
         finish=lambda _: None,
         interrupted=lambda: None,
     )

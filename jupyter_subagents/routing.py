@@ -47,6 +47,13 @@ class Routing:
         """The next round of the user's shows in it."""
         self._waiting.append(output)
 
+    def withdraw(self, output: CellOutput) -> None:
+        """Its prompt is not run after all, where it had not begun."""
+        if output in self._waiting:
+            self._waiting.remove(output)
+        if not output.state.transcript:
+            output.finish()
+
     @contextlib.contextmanager
     def within(self, output: CellOutput) -> Iterator[None]:
         """What is created for the user meanwhile, of no round, shows in it."""

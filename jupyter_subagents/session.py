@@ -53,6 +53,9 @@ class Session:
         self.routing = Routing(on_quiet=self._tidy)
         self._endpoints, self._launcher = endpoints, launcher
         self._asking: set[asyncio.Task[Any]] = set()
+        """Prompts whose round has not ended."""
+        self._cells: dict[CellOutput, asyncio.Task[Any]] = {}
+        """What each cell waits for, by its output."""
 
     @property
     def outputs(self) -> list[CellOutput]:
@@ -76,19 +79,28 @@ class Session:
         asking = asyncio.current_task()
         assert asking is not None
         self._asking.add(asking)
+        self._cells[output] = asking
         try:
             setup = await self._setup(prompt)
             conversation = self._open(setup, output)
             self.routing.queue(output)
             ended = await conversation.ask(prompt.text, setup)
         except Exception:
+            self._cells.pop(output, None)
             output.finish()
+            raise
+        except asyncio.CancelledError:
+            self._cells.pop(output, None)
+            self.routing.withdraw(output)
             raise
         finally:
             self._asking.discard(asking)
-        if settle:
-            await self.settled()
-        return ended
+        try:
+            if settle:
+                await self.settled()
+            return ended
+        finally:
+            self._cells = {shown: task for shown, task in self._cells.items() if task is not asking}
 
     async def start_agent(self, prompt: Prompt, request: SubAgentRequest, output: CellOutput) -> SubAgentRun:
         """Start one sub-agent for the user, beside the main agent, which is not told of it."""
@@ -114,9 +126,17 @@ class Session:
             await self.settled()
         return resumed
 
-    def interrupt(self) -> None:
-        if self.conversation is not None:
-            self.conversation.interrupt()
+    def attach(self, output: CellOutput, old: CellOutput) -> None:
+        """Show in a cell that is run again what its first run is doing."""
+        self.routing.attach(output, old)
+        if old in self._cells:
+            self._cells[output] = self._cells[old]
+
+    def interrupt(self, output: CellOutput) -> None:
+        """End the prompt of one cell: its turn, or its waiting for one. Those of other cells go on."""
+        waiting = self._cells.get(output)
+        if waiting is not None:
+            waiting.cancel()
 
     async def settled(self) -> None:
         """Return when every prompt has had its round, no sub-agent lives and no round will start by itself."""

@@ -102,5 +102,7 @@ class Waiter(Generic[Result]):
         return self._done()
 
     def _done(self) -> Any:
+        if self._future.cancelled():  # interrupted in another cell that shows the same run
+            return self._interrupted()
         with one_sentence():
             return self._finish(self._future.result())

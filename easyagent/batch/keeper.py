@@ -64,8 +64,10 @@ class Keeper:
         if self._stop is None and (self._exit_code == EXIT_PARENT_GONE or _readable(self._kernel)):
             self._stop = KERNEL_GONE  # the agent saw it first
         ended = self._exit(KillReceipt(processes_killed=len(killed), still_alive=left))
-        with contextlib.suppress(OSError):  # then the kernel records it, and says so
+        try:
             record_end(RunStore(Path(self._job.workspace)), self._job, ended)
+        except Exception:  # then the kernel records it, and says so
+            traceback.print_exc()
         self._say(AgentGone(exit=ended).line())
 
     def _fork(self, stdin: int, stdout: int) -> int:

@@ -110,7 +110,7 @@ class Worker:
             private=map(Path, self._job.private_paths),
             granted_reads=map(Path, self._job.read_paths),
         )
-        fault = confine(list(policy.read), list(policy.write), network=True)
+        fault = confine(list(policy.read), list(policy.write), list(policy.listing), network=True)
         if fault:
             raise OSError(f"the sandbox could not be had: {fault}")
 

@@ -57,6 +57,8 @@ class Phrases:
     list_separator: str
     report_title: str
     report_source: str
+    report_head: str
+    summary_head: str
     table_facts: str
     table_head: str
     table_note: str
@@ -150,6 +152,8 @@ _EN = Phrases(
     list_separator=", ",
     report_title="# Report on {path}",
     report_source="Counted from what read_file returned: lines {lines}, calls {pages}, bytes {size}.",
+    report_head="**Incomplete: only the first {lines} of {total} lines were read; the numbers count these alone.**",
+    summary_head="{path}, only lines 1-{lines} of {total}",
     table_facts="- Rows (without the header): {rows}\n- Columns: {columns}\n- Missing values: {missing}",
     table_head=("| Column | Missing | Distinct | Min | Mean | Max | Most frequent |\n|---|---|---|---|---|---|---|"),
     table_note=(
@@ -249,6 +253,8 @@ _ZH = Phrases(
     list_separator="、",
     report_title="# {path} 的报告",
     report_source="统计自 read_file 返回的内容：{lines} 行，{pages} 次调用，{size} 字节。",
+    report_head="**不完整：共 {total} 行，只读取了前 {lines} 行；所有数字仅针对这些行。**",
+    summary_head="{path}，仅第 1-{lines} 行（共 {total} 行）",
     table_facts="- 行数（不含表头）：{rows}\n- 列数：{columns}\n- 缺失值：{missing}",
     table_head=("| 列 | 缺失值 | 不同值 | 最小值 | 平均值 | 最大值 | 最常见的值 |\n|---|---|---|---|---|---|---|"),
     table_note=("第一行视为表头。缺失值：空单元格、NA、N/A、NaN、null、None。单元格数与表头不同的行数：{uneven}。"),

@@ -28,6 +28,11 @@ class Finding:
         return self.source.path
 
 
+def can_be_counted(source: FileText) -> bool:
+    """True for a file that was read to its end, and for the head of one that was not where a head can be counted."""
+    return source.next_line is None or (source.lines > 0 and not source.path.lower().endswith(".json"))
+
+
 def find(source: FileText, phrases: Phrases) -> Finding:
     """Measure a file by its suffix."""
     if source.problem is not None:
@@ -47,7 +52,10 @@ def find(source: FileText, phrases: Phrases) -> Finding:
 
 def figures(finding: Finding, phrases: Phrases) -> str:
     """The key figures of a file in half a line."""
-    measures, path = finding.measures, finding.path
+    measures, source = finding.measures, finding.source
+    path = source.path
+    if source.next_line is not None:
+        path = phrases.summary_head.format(path=path, lines=source.lines, total=source.total_lines)
     if isinstance(measures, Table):
         return phrases.summary_table.format(
             path=path, rows=measures.rows, columns=len(measures.columns), missing=measures.missing
@@ -68,6 +76,8 @@ def file_report(finding: Finding, terms: tuple[str, ...], phrases: Phrases) -> s
     parts = [phrases.report_title.format(path=f"`{source.path}`"), phrases.demo]
     if measures is None:
         return _joined([*parts, phrases.not_read.format(problem=finding.problem)])
+    if source.next_line is not None:
+        parts.append(phrases.report_head.format(lines=source.lines, total=source.total_lines))
     parts.append(phrases.report_source.format(lines=source.lines, pages=source.pages, size=source.size_bytes))
     if isinstance(measures, Table):
         parts += _table_parts(measures, phrases)

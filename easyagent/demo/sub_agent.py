@@ -10,9 +10,9 @@ from typing import Any
 
 from easyagent.demo.documents import occurrences
 from easyagent.demo.phrases import PHRASES, Phrases
-from easyagent.demo.reports import Finding, figures, file_report, find, index_report, tool_output
+from easyagent.demo.reports import Finding, can_be_counted, figures, file_report, find, index_report, tool_output
 from easyagent.demo.targets import CALLS_PER_REPLY, calls_to_make, listing_calls, targets
-from easyagent.demo.tool_output import file_text
+from easyagent.demo.tool_output import file_text, pages_to_read
 from easyagent.demo.transcript import (
     Assignment,
     Exchange,
@@ -111,11 +111,11 @@ def _files(work: _Work) -> tuple[str, ...]:
 
 
 def _read(work: _Work) -> tuple[ToolCallReply, ...]:
-    """The next page of the first file that is not read to its end."""
+    """What is missing of the first file that is not read to its end: after its first page, many at a time."""
     for path in _files(work):
-        next_line = file_text(path, work.exchanges).next_line
-        if next_line is not None:
-            return (ToolCallReply("read_file", {"path": path, **({"offset": next_line} if next_line > 1 else {})}),)
+        source = file_text(path, work.exchanges)
+        if source.next_line is not None:
+            return tuple(ToolCallReply("read_file", {"path": path, **page}) for page in pages_to_read(source))
     return ()
 
 
@@ -139,9 +139,8 @@ def _findings(work: _Work) -> tuple[list[Finding], list[str]]:
     phrases, found = work.phrases, targets(work.wish, work.text, work.exchanges)
     problems = [f"{path}: {phrases.problems.get(why, why)}" for path, why in found.problems]
     sources = [file_text(path, work.exchanges) for path in _files(work)]
-    whole = [source for source in sources if source.next_line is None]
-    findings = [find(source, phrases) for source in whole]
-    if len(whole) < len(sources) or (work.hurried and _list(work)):
+    findings = [find(source, phrases) for source in sources if can_be_counted(source)]
+    if any(source.next_line is not None for source in sources) or (work.hurried and _list(work)):
         problems.append(phrases.out_of_time)
     elif work.wish.has_targets and not sources and not problems:
         problems.append(phrases.problems["not_named" if work.wish.mentions else "no_match"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from easyagent.demo.transcript import Exchange
@@ -12,6 +12,9 @@ _PAGE = re.compile(r"\[(?P<path>.*): lines (?P<first>\d+)-(?P<last>\d+) of (?P<t
 _EMPTY = re.compile(r"\[.*: empty file\]")
 _CUT_LINE = re.compile(r"\[line cut: [\d,]+ more characters\]$", re.MULTILINE)
 _LIST = re.compile(r"\[.*: (?P<count>\d+) entries\]")
+_DEFAULT_LIMIT = 2000
+"""Lines that read_file returns at most where no limit is given."""
+PAGES_PER_REPLY = 64
 _SKIPPED_FOLDERS = {"sub_agent_results", "node_modules", "__pycache__"}
 
 
@@ -19,7 +22,8 @@ _SKIPPED_FOLDERS = {"sub_agent_results", "node_modules", "__pycache__"}
 class FileText:
     """One file as read_file returned it, page by page.
 
-    `problem` is why it cannot be counted; `next_line` the line to read from, None when all is there.
+    `problem` is why it cannot be counted; `next_line` the first line that is missing, None when all is there:
+    until then `text` is what comes before it.
     """
 
     path: str
@@ -29,6 +33,11 @@ class FileText:
     pages: int = 0
     next_line: int | None = 1
     problem: str | None = None
+    total_lines: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()
+    """First and last line of each part that is missing, where the file's length is known."""
+    page_lines: int = 0
+    """How many lines one page is likely to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +49,61 @@ class Listing:
     problem: str | None = None
 
 
+def pages_to_read(source: FileText) -> list[dict[str, int]]:
+    """The read_file arguments beside the path that one reply should ask for: the first page, which tells how long
+    the file is and how much a page holds, then all that is missing."""
+    if not source.pages:
+        return [{}]
+    pages = []
+    for first, last in source.gaps:
+        for start in range(first, last + 1, source.page_lines):
+            count = min(source.page_lines, last + 1 - start)
+            to_the_end = start + count > source.total_lines
+            pages.append({"offset": start} if to_the_end else {"offset": start, "limit": count})
+    return pages[:PAGES_PER_REPLY]
+
+
 def file_text(path: str, exchanges: Iterable[Exchange]) -> FileText:
     """Put the pages of `path` together. A page that is not whole makes the file unreadable, not shorter."""
-    lines: list[str] = []
-    size = total = pages = 0
+    pages: dict[int, list[str]] = {}
+    size = total = count = 0
+    cut: list[int] = []
     for exchange in exchanges:
         if exchange.name != "read_file" or exchange.arguments.get("path") != path:
             continue
         page = _page(exchange)
         if isinstance(page, str):
-            return FileText(path, pages=pages, next_line=None, problem=page)
-        first, total, size, part = page
-        if part and first != len(lines) + 1:
-            return FileText(path, pages=pages, next_line=None, problem="pages_do_not_join")
-        lines += part
-        pages += 1
-    if pages and len(lines) < total:
-        return FileText(path, pages=pages, next_line=len(lines) + 1)
+            return FileText(path, pages=count, next_line=None, problem=page)
+        first, page_total, size, part = page
+        if (part and first != exchange.arguments.get("offset", 1)) or (pages and page_total != total):
+            return FileText(path, pages=count, next_line=None, problem="pages_do_not_join")
+        total, count, pages[first] = page_total, count + 1, part
+        if first + len(part) <= total and len(part) < exchange.arguments.get("limit", _DEFAULT_LIMIT):
+            cut.append(len(part))
+    lines, gaps = _joined(pages, total)
     text = "\n".join(lines)
+    if gaps:
+        # Pages hold so many characters: the next lines may be longer than the last ones.
+        likely = max(1, sum(cut) * 9 // (10 * len(cut))) if cut else max(map(len, pages.values()))
+        return FileText(path, text, len(lines), size, count, gaps[0][0], None, total, tuple(gaps), likely)
     # UTF-16 takes up to twice the bytes of UTF-8, with "\r\n" at each line and a byte order mark.
     if size > 2 * (len(text.encode("utf-8", "surrogatepass")) + 2 * len(lines)) + 4:
-        return FileText(path, pages=pages, next_line=None, problem="shorter_than_file")
-    return FileText(path, text, len(lines), size, pages, None if pages else 1)
+        return FileText(path, pages=count, next_line=None, problem="shorter_than_file")
+    return FileText(path, text, len(lines), size, count, None if count else 1, None, total)
+
+
+def _joined(pages: Mapping[int, list[str]], total: int) -> tuple[list[str], list[tuple[int, int]]]:
+    """The lines up to the first gap, and all gaps."""
+    lines: list[str] = []
+    gaps: list[tuple[int, int]] = []
+    expected = 1
+    for first in sorted(pages):
+        if first > expected:
+            gaps.append((expected, first - 1))
+        elif not gaps:
+            lines += pages[first][expected - first :]
+        expected = max(expected, first + len(pages[first]))
+    return lines, [*gaps, (expected, total)] if expected <= total else gaps
 
 
 def _page(exchange: Exchange) -> tuple[int, int, int, list[str]] | str:

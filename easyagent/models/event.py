@@ -88,6 +88,16 @@ class MessageAdded(_Event):
     """The runs whose ends this message tells: in the main agent's log this is the receipt of the notice."""
 
 
+class MessagesReplaced(_Event):
+    """The messages from `start` on were replaced: the endpoint refused the form in which notices stood."""
+
+    type: Literal["messages_replaced"] = "messages_replaced"
+    start: int
+    messages: tuple[dict[str, Any], ...]
+    told: tuple[str, ...] = ()
+    """The runs whose ends these messages are the first to tell."""
+
+
 class ToolStarted(_Event):
     """A tool call begins; `action` says it in the task's language."""
 
@@ -196,8 +206,8 @@ class AgentEnded(_Event):
 
 
 AgentEvent = (
-    Started | RoundStarted | RoundEnded | TurnStarted | TextDelta | MessageAdded | ToolStarted | ToolFinished
-    | UsageReported | Retrying | WrapUp | ApprovalRequested | ApprovalDecided | Conclusion | Output
+    Started | RoundStarted | RoundEnded | TurnStarted | TextDelta | MessageAdded | MessagesReplaced | ToolStarted
+    | ToolFinished | UsageReported | Retrying | WrapUp | ApprovalRequested | ApprovalDecided | Conclusion | Output
     | AgentCreated | AgentEnded
 )  # fmt: skip
 """The closed union of events."""

@@ -58,10 +58,11 @@ def version() -> int:
         return 0
 
 
-def restrict(read: Iterable[str], write: Iterable[str], *, network: bool) -> int:
+def restrict(read: Iterable[str], write: Iterable[str], listing: Iterable[str] = (), *, network: bool) -> int:
     """Confine this thread and what it starts from now on: call it before any thread exists.
 
-    Paths that do not exist are passed over. Without `network` no TCP port can be bound or connected to (ABI 4).
+    `listing`: directories whose names, and those of all below, can be listed, but not read. Paths that do not exist are
+    passed over. Without `network` no TCP port can be bound or connected to (ABI 4).
     Returns the ABI in force, 0 where nothing was done. Raises OSError where the kernel refuses.
     """
     abi = version()
@@ -79,6 +80,8 @@ def restrict(read: Iterable[str], write: Iterable[str], *, network: bool) -> int
     try:
         for path in read:
             _allow(ruleset, path, _READ & files)
+        for path in listing:
+            _allow(ruleset, path, _READ_DIR & files)
         for path in write:
             _allow(ruleset, path, files & ~(_MAKE_CHAR | _MAKE_BLOCK))
         if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):

@@ -32,6 +32,8 @@ class SandboxPolicy:
 
     read: tuple[str, ...]
     write: tuple[str, ...]
+    listing: tuple[str, ...] = ()
+    """Directories whose names can be listed, and no more: a workspace that holds something private."""
     network: bool = False
 
     def json_ready(self) -> dict[str, object]:
@@ -57,7 +59,8 @@ def command_policy(
     for path in wanted:
         reads |= dict.fromkeys(map(str, _around(path, hidden)))
     writes = [str(root) for root in roots if not _is_or_holds(root.resolve(), hidden)]
-    return SandboxPolicy(tuple(reads), (*writes, str(temporary), *DEVICES), network)
+    listing = (str(workspace),) if _is_or_holds(workspace.resolve(), hidden) else ()
+    return SandboxPolicy(tuple(reads), (*writes, str(temporary), *DEVICES), listing, network)
 
 
 def agent_policy(

@@ -41,7 +41,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     import confine  # type: ignore[import-not-found]
     import landlock  # type: ignore[import-not-found]
 
-    fault = confine.confine(request["read"], request["write"], network=False)
+    fault = confine.confine(request["read"], request["write"], [], network=False)
     if fault:
         return {"error": fault}
     inside, parent = pathlib.Path(request["inside"], "file"), os.getppid()

@@ -34,7 +34,7 @@ def confined(policy: "dict[str, Any] | None") -> str:
         return ""
     from confine import confine  # type: ignore[import-not-found]
 
-    return str(confine(policy["read"], policy["write"], network=policy["network"]))
+    return str(confine(policy["read"], policy["write"], policy["listing"], network=policy["network"]))
 
 
 def kill_all(group: int) -> None:

@@ -20,7 +20,7 @@ class SubAgentCalls:
     async def create(self, request: SubAgentRequest, *, call_id: str = "") -> ToolResult:
         """Start a sub-agent; blocking requests wait for its end. Raises SubAgentError, and then nothing was started."""
         run = await self._manager.start(request, call_id=call_id, awaited=not request.run_in_background)
-        if request.run_in_background:
+        if request.run_in_background and run.stop is None:
             return ToolResult.of(reports.running_result(run))
         return ToolResult.of(reports.ended_result(run, await self._await_end(run)), told=(run.run_id,))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from easyagent.models import KERNEL_GONE, AgentExit, MessageAdded, Started, SubAgentEnd, SubAgentJob
+from easyagent.models import KERNEL_GONE, AgentExit, MessageAdded, MessagesReplaced, Started, SubAgentEnd, SubAgentJob
 from easyagent.models.conversation import ConversationRecord
 from easyagent.processes import is_alive, kill_tree, start_time, wait_gone
 from easyagent.subagents.ending import record_end, utc_now
@@ -78,4 +78,5 @@ def runs_of(store: RunStore, conversation_id: str) -> list[tuple[SubAgentJob, Su
 
 def told(events: Iterable[object]) -> set[str]:
     """The runs whose ends the messages of a conversation tell."""
-    return {run_id for event in events if isinstance(event, MessageAdded) for run_id in event.told}
+    kinds = (MessageAdded, MessagesReplaced)
+    return {run_id for event in events if isinstance(event, kinds) for run_id in event.told}

@@ -182,7 +182,7 @@ class SubAgentManager:
         finally:
             for waiter in waiting:
                 waiter.cancel()
-        if run.heartbeat.is_set():
+        if run.heartbeat.is_set() or run.stop is not None:  # alive, or ended by somebody who knows of it
             return
         run.told = True
         end = await self.stop(run, Stop(status=SubAgentStatus.FAILED, cause=Cause.CRASH))
@@ -217,7 +217,7 @@ class SubAgentManager:
         ended = ended.model_copy(update={"stop": ended.stop or run.stop})
         try:
             end = await asyncio.to_thread(record_end, self._store, run.job, ended, error=error)
-        except OSError as fault:
+        except Exception as fault:  # whatever lies there: an end that is not told would hold its slot for ever
             fault_sentence = f"its record could not be written: {fault}"
             end = make_end(run.job, ended, run.journal, self._store.result(run.run_id), (), error=fault_sentence)
         run.end, run.status = end, end.status

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from easyagent.agent_registry import AgentRegistry
+from easyagent.chat import clean
 from easyagent.exceptions import SubAgentError
 from easyagent.models import AgentDefinition, ModelSettings, SubAgentJob
 from easyagent.permissions import Access
@@ -63,8 +64,8 @@ class Reservations:
             agent_id=agent_id,
             sub_conversation_id=_new_run_id(),
             conversation_id=scope.conversation_id,
-            summary=request.summary,
-            task=request.task,
+            summary=clean(request.summary),
+            task=clean(request.task),
             definition=definition,
             workspace=str(scope.workspace),
             deliverables_dir=deliverables,

@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,9 +141,26 @@ class RunStore:
 
 def write_snapshot(workspace: Path, job: SubAgentJob, record: dict[str, Any]) -> None:
     """Write `.subagent/conversations.json` below the deliverables directory. Raises OSError."""
+    data = json.dumps(record, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+    try:
+        _write_snapshot(workspace, job, data)
+    except OSError:
+        _clear_the_way(workspace, job)
+        _write_snapshot(workspace, job, data)
+
+
+def _write_snapshot(workspace: Path, job: SubAgentJob, data: bytes) -> None:
     with _snapshots(workspace, job, create=True) as directory:
         _ignore_itself(directory)
-        directory.replace("conversations.json", json.dumps(record, ensure_ascii=False, indent=2).encode())
+        directory.replace("conversations.json", data)
+
+
+def _clear_the_way(workspace: Path, job: SubAgentJob) -> None:
+    """A command of the agent may have put something in the record's place: it is kept under another name."""
+    aside = f".subagent.{os.getpid()}.{time.monotonic_ns()}"
+    with Directory.open(workspace, *Path(job.deliverables_dir).parts) as deliverables:
+        if deliverables.has(".subagent"):
+            deliverables.rename(".subagent", aside)
 
 
 def _snapshots(workspace: Path, job: SubAgentJob, *, create: bool) -> Directory:
@@ -158,14 +174,21 @@ def _ignore_itself(directory: Directory) -> None:
 
 
 def _files_below(directory: Path) -> list[Path]:
-    found = []
-    for current, names, files in os.walk(directory):
-        names[:] = sorted(name for name in names if name != ".subagent")
-        for name in files:
-            path = Path(current, name)
-            with contextlib.suppress(OSError):
-                if stat.S_ISREG(path.lstat().st_mode):
-                    found.append(path)
+    """The regular files below a directory, without the record's own folder and what stood in its place."""
+    found: list[Path] = []
+    waiting = [directory]
+    while waiting and len(found) < MAX_DELIVERED_FILES:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.name.startswith(".subagent"):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    elif entry.is_file(follow_symlinks=False):
+                        found.append(Path(entry.path))
+        except OSError:  # gone, closed, or deeper than a path can be
+            continue
     return sorted(found)[:MAX_DELIVERED_FILES]
 
 
@@ -193,7 +216,8 @@ def delivered_files(directory: Path, before: tuple[FileMark, ...]) -> tuple[Deli
 
 def _mark(path: Path, directory: Path) -> FileMark:
     information = path.lstat()
-    name = path.relative_to(directory).as_posix()
+    # A name need not be text: what is none is written with escapes.
+    name = os.fsencode(path.relative_to(directory).as_posix()).decode("utf-8", "backslashreplace")
     return FileMark(path=name, modified_ns=information.st_mtime_ns, size_bytes=information.st_size)
 
 

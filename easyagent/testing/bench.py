@@ -146,6 +146,7 @@ async def conversation_bench(
     can_ask: bool = False,
     confined: bool = False,
     access: Access | None = None,
+    private_paths: tuple[Path, ...] = (),
     **config: Any,
 ) -> AsyncIterator[ConversationBench]:
     """A conversation on real sub-agent processes; `config` are fields of AgentConfig, the others those of Setup. At
@@ -158,6 +159,7 @@ async def conversation_bench(
         can_ask=can_ask,
         confined=confined,
         access=access or Access(),
+        private_paths=private_paths,
     )
     bench.conversation = Conversation(
         setup, label="main", workspace=workspace, open_model=open_model, on_event=bench.take

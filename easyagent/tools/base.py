@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Protocol, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from easyagent.chat import without_surrogates
+from easyagent.chat import load_json
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Access, Grants
@@ -22,9 +22,6 @@ from easyagent.plain_text import is_blank
 from easyagent.prompts import Language, load
 from easyagent.sandbox import temporary_directory
 from easyagent.strings import strings
-
-MAX_DEPTH = 100
-"""Levels of a call's arguments; what lies deeper could not be recorded and sent on."""
 
 
 def _seen(text: str) -> str:
@@ -168,15 +165,9 @@ class Tool:
     def parse(self, arguments: str) -> BaseModel:
         """Check a call's JSON text. Raises ToolError that says what is wrong and how to call again."""
         try:
-            values = without_surrogates(json.loads(arguments)) if arguments.strip() else {}
-        except RecursionError:
-            raise ToolError("the arguments are nested too deep; send the whole call again, flatter.") from None
+            values = load_json(arguments) if arguments.strip() else {}
         except ValueError as error:
             raise ToolError(f"the arguments are not valid JSON ({error}); send the whole call again.") from error
-        if _is_deep(values):
-            raise ToolError(
-                f"the arguments are nested deeper than {MAX_DEPTH} levels; send the whole call again, flatter."
-            )
         if not isinstance(values, dict):
             raise ToolError(f"the arguments must be a JSON object, not {type(values).__name__}.")
         try:
@@ -196,20 +187,6 @@ class Tool:
         template = words.get(f"action.{self.name}", words["action.other"])
         values = {key: " ".join(str(value).split())[:80] for key, value in arguments.items()}
         return template.format_map(_Missing({"path": ".", "tool": self.name, **values}))
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [
-            entry
-            for container in level
-            if isinstance(container, dict | list)
-            for entry in (container.values() if isinstance(container, dict) else container)
-        ]
-        if not level:
-            return False
-    return True
 
 
 class _Missing(dict[str, str]):

@@ -34,12 +34,13 @@ def test_the_quickstart_with_the_demo_model(lab) -> None:
     cards.nth(1).get_by_text("Reading").first.wait_for()
     cards.nth(0).scroll_into_view_if_needed()
     lab.screenshot("quickstart")
-    lab.wait_text(code[1], "All have come back: 3 of 3")
     for index in code[2:]:
-        lab.run_cell(index)
+        lab.run_cell(index)  # as Run All does: nobody waits for the agents but the cell that says so
+    assert "All is done: sub-agents 1, 2, 3 have ended (3 in all)." in lab.cell_text(code[3])
+    lab.wait_text(code[1], "All have come back: 3 of 3")
     assert "1 completed | Demo model, done: data/plots.csv (rows 96, columns 8, missing values 4)." in lab.cell_text(
-        code[3]
+        code[4]
     )
-    assert "# Report on `data/plots.csv`" in lab.cell_text(code[4])
+    assert "# Report on `data/plots.csv`" in lab.cell_text(code[5])
     assert "cost unknown" not in lab.cell_text(code[1])
     assert [line for line in lab.console if line.startswith("pageerror")] == []

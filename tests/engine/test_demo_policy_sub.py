@@ -78,6 +78,54 @@ def test_the_next_page_is_asked_for_where_the_last_one_really_ended() -> None:
     assert "- Rows (without the header): 2" in agent.only()[1]["content"]
 
 
+def page(first: int, last: int, total: int, size: int) -> str:
+    """Lines `first` to `last` of a table of `total` lines, as read_file returns them."""
+    lines = ["n,twice", *(f"{number},{2 * number}" for number in range(2, total + 1))][first - 1 : last]
+    more = [f'[{total - last} more lines: read_file(path="data/a.csv", offset={last + 1})]'] if last < total else []
+    return "\n".join([f"[data/a.csv: lines {first}-{last} of {total}, {size} bytes]", *lines, *more])
+
+
+def test_after_the_first_page_many_are_asked_for_at_a_time() -> None:
+    agent = SubAgent(TASK)
+    agent.answer(page(1, 2000, 7001, 60_000))
+    asked = [json.loads(call.arguments_json) for call in agent.step()]
+    assert [(call["offset"], call.get("limit")) for call in asked] == [(2001, 2000), (4001, 2000), (6001, None)]
+    agent.answer(page(2001, 4000, 7001, 60_000), page(4001, 5500, 7001, 60_000), page(6001, 7001, 7001, 60_000))
+    asked = [json.loads(call.arguments_json) for call in agent.step()]
+    assert asked == [{"path": "data/a.csv", "offset": 5501, "limit": 500}], "the gap that a short page left"
+    agent.answer(page(5501, 6000, 7001, 60_000))
+    assert "- Rows (without the header): 7000" in agent.only()[1]["content"]
+
+
+def test_a_reply_asks_for_no_more_pages_than_it_should() -> None:
+    agent = SubAgent(TASK)
+    agent.answer(page(1, 100, 40_001, 500_000))
+    asked = [json.loads(call.arguments_json) for call in agent.step()]
+    assert len(asked) == 64 and asked[1] == {"path": "data/a.csv", "offset": 191, "limit": 90}
+
+
+def test_what_was_read_of_a_long_file_is_reported_as_a_part() -> None:
+    agent = SubAgent("Summarise data/a.csv and b.json")
+    agent.answer(page(1, 500, 40_001, 500_000))
+    agent.say((files("easyagent") / "prompts" / "en" / "wrap_up.md").read_text("utf-8").strip())
+    name, written = agent.only()
+    assert (name, written["path"]) == ("write_file", f"{DIRECTORY}/report.md")
+    assert "**Incomplete: only the first 500 of 40001 lines were read" in written["content"]
+    assert "- Rows (without the header): 499" in written["content"]
+    agent.answer("Wrote it.")
+    done = agent.finish()
+    assert done["success"] is False and "before all was read" in done["summary"]
+    assert "data/a.csv, only lines 1-500 of 40001 (rows 499" in done["summary"]
+
+
+def test_pages_of_a_file_that_changed_do_not_join() -> None:
+    agent = SubAgent(TASK)
+    agent.answer(page(1, 2000, 4000, 60_000))
+    agent.answer(page(2001, 3999, 3999, 60_000))
+    agent.answer("Wrote it.")
+    assert "do not join" in agent.finish()["summary"] and agent.finish()["success"] is False
+
+
 def test_an_empty_file_has_no_rows() -> None:
     agent = SubAgent(TASK)
     agent.answer("[data/a.csv: empty file]")

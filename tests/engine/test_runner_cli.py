@@ -15,7 +15,20 @@ import pytest
 
 from easyagent import AgentConfig, AgentRunner, ToolResult, tool
 from easyagent.cli import main
-from easyagent.models import AgentEnded, AgentEvent, Conclusion, Started, UsageReported
+from easyagent.models import (
+    AgentCreated,
+    AgentEnded,
+    AgentEvent,
+    Cause,
+    Conclusion,
+    RoundStarted,
+    Started,
+    SubAgentEnd,
+    SubAgentStatus,
+    UsageReported,
+    WrapUp,
+)
+from easyagent.progress import describe
 from easyagent.testing import FakeOpenAI, call, calls, error, for_main, for_sub_agent, hang
 
 ROOT = Path(__file__).parents[2]
@@ -149,8 +162,60 @@ def test_the_command_fails_in_one_sentence(
     assert out == "" and err.startswith("main | ") and err.count("\neasyagent: The endpoint ") == 1
     assert main(["run", "Work.", "--base-url", "nonsense", "-C", str(tmp_path)]) == 1
     assert "base_url" in capsys.readouterr().err
+    assert main(["run", "Work.", "-C", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr() == ("", f"easyagent: there is no directory {tmp_path / 'nowhere'} to work in.\n")
     with pytest.raises(SystemExit):
         main(["fly"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "task", "line"),
+    [
+        ("zh", "Work.", "主智能体 | 正在写入 made.txt"),
+        ("auto", "请写一个文件。", "主智能体 | 正在写入 made.txt"),
+        ("auto", "Work.", "main | Writing made.txt"),
+    ],
+)
+def test_progress_speaks_the_language_that_is_set_or_asked_in(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    clean_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    task: str,
+    line: str,
+) -> None:
+    monkeypatch.setenv("EASYAGENT_LANGUAGE", setting)
+    with FakeOpenAI() as fake:
+        fake.script("main").reply(calls(call("write_file", path="made.txt", content="x"))).reply("Done.")
+        assert main(["run", task, "--base-url", fake.base_url, "-C", str(tmp_path), "--permissions", "edits"]) == 0
+    assert line in capsys.readouterr().err
+
+
+def test_every_progress_line_is_in_both_languages() -> None:
+    end = SubAgentEnd(status=SubAgentStatus.COMPLETED, cause=Cause.FINISH_TASK, ended_at="", result_summary="x")
+    events: list[AgentEvent] = [
+        RoundStarted(round_id="r", prompt="p", origin="notice"),
+        AgentCreated(
+            agent_id=1, run_id="c", agent="general", summary="s", deliverables_dir="d", timeout_seconds=60,
+            background=True,
+        ),
+        WrapUp(agent_id=1, reason="time"),
+        AgentEnded(agent_id=1, run_id="c", end=end),
+    ]  # fmt: skip
+    english, chinese = ([describe(event, language) for event in events] for language in ("en", "zh"))
+    assert english == [
+        "main | a notice of ended sub-agents starts a new round",
+        "  #1 | starting (general): s -> d",
+        "  #1 | wrapping up: time nearly used up",
+        "  #1 | completed after 0 s: x",
+    ]
+    assert chinese == [
+        "主智能体 | 子智能体结束的通知开始了新一轮",
+        "  #1 | 正在启动（general）：s -> d",
+        "  #1 | 收尾中：时间即将用完",
+        "  #1 | 已完成，用时 0 秒：x",
+    ]
 
 
 def test_ends_are_in_the_events_of_a_run(tmp_path: Path) -> None:

@@ -116,6 +116,12 @@ def test_chinese_prompts_get_the_chinese_texts(kernel, fake) -> None:
     )
     assert one.requests[0].messages[1]["content"].startswith("你是子智能体 1，负责以下任务：\n\n【任务摘要】\n阅读文件")
     assert "已完成" in outcome.text
+    table = kernel.run("%agent").stdout
+    assert "结果目录" in table and "已完成" in table, "in the language of the last prompt"
+    assert "没有正在运行的任务" in kernel.run("%agent stop").stdout
+    main.reply("Nothing to add.")
+    assert kernel.run("%%agent\nThank you, that is all for now.").status == "ok"
+    assert "results in" in kernel.run("%agent").stdout
 
 
 def test_a_blocking_sub_agent_returns_its_result_and_sends_no_notice(kernel, fake) -> None:
@@ -143,6 +149,11 @@ def test_the_demo_model_does_the_main_job(start_kernel, workspace: Path) -> None
     assert "All have come back: 2 of 2" in outcome.text
     assert "rows 2, columns 2, missing values 1" in outcome.text
     assert (workspace / "sub_agent_results/agent_1/report.md").is_file()
+    waited = kernel.run("%agent wait")
+    assert waited.stdout == "All is done: sub-agents 1, 2 have ended (2 in all).\n"
+    assert waited.displays == [], "the record is whole under its own cell"
+    assert "(the embedded demo)" in kernel.run("%agent doctor").stdout
+    assert "1 file read, 0 searches, 0 pages, 0 commands" in kernel.run("%agent status 1").stdout
     values = kernel.run(
         "from jupyter_subagents import agents\n[(a.id, a.status, list(a.files), a.cost) for a in agents]"
     )
@@ -200,9 +211,20 @@ BAD_COMMANDS = [
     ("%agent status 7", "There is no sub-agent 7"),
     ("%agent status x", "name a sub-agent by its number"),
     ("%agent stop 7", "There is no sub-agent 7"),
-    ("%agent show other", "there is no conversation 'other'"),
-    ("%agent wait other", "there is no conversation 'other'"),
-    ("%agent config colour=red", "is not name=value"),
+    ("%agent show other", "there is no conversation 'other'; there is none yet"),
+    ("%agent wait other", "there is no conversation 'other'; there is none yet"),
+    ("%agent reset other", "there is no conversation 'other'; there is none yet"),
+    ("%agent show", "there is no conversation 'main'; there is none yet"),
+    ("%agent show main extra", "%agent show: 'extra' is too much"),
+    ("%agent wait main extra", "%agent wait: 'extra' is too much"),
+    ("%agent reset main extra words", "%agent reset: 'extra words' is too much"),
+    ("%agent status 1 2", "%agent status: '2' is too much"),
+    ("%agent doctor now", "%agent doctor: 'now' is too much"),
+    ("%agent help me", "%agent help: 'me' is too much"),
+    ("%agent setup now", "%agent setup: 'now' is too much"),
+    ("%agent config colour=red", "'colour' is not name=value"),
+    ("%agent config api_key=sk-abc", "a key is not written in a notebook"),
+    ("%agent config max_agents=3", "that setting is called max_concurrent"),
     ("%agent config max_concurrent=0", "max_concurrent"),
     ("%agent setup", "nobody can answer here"),
     ("%%agent\n   ", "the cell is empty"),
@@ -216,13 +238,29 @@ def test_bad_commands_are_one_sentence(kernel) -> None:
         assert outcome.status == "error", code
         assert words in outcome.stderr
         assert outcome.stderr.count("\n") == 1 and "Traceback" not in outcome.stderr + outcome.error
+        assert "sk-abc" not in outcome.stderr
 
 
 def test_commands_without_sub_agents(kernel) -> None:
     assert "No sub-agents yet" in kernel.run("%agent").stdout
     assert "Nothing is running" in kernel.run("%agent stop").stdout
     assert "%%agent [label]" in kernel.run("%agent help").stdout
-    assert "was reset" in kernel.run("%agent reset").stdout
+    assert "All is done; there was no sub-agent." in kernel.run("%agent wait").stdout
+
+
+def test_a_reset_conversation_is_gone_and_the_others_are_named(kernel, fake) -> None:
+    main = fake.script("main", match=for_main())
+    main.reply("One.")
+    main.reply("Two.")
+    assert kernel.run("%%agent one\nGo.").status == "ok"
+    assert kernel.run("%%agent two\nGo.").status == "ok"
+    assert "there is no conversation 'three'; there are one, two." in kernel.run("%agent show three").stderr
+    assert "Conversation two was reset" in kernel.run("%agent reset").stdout
+    for command in ("show", "reset", "wait two"):
+        name = command.partition(" ")[0]
+        said = kernel.run(f"%agent {command}").stderr
+        assert f"%agent {name}: there is no conversation 'two'; there are one." in said
+    assert "One." in kernel.run("%agent show one").text
 
 
 def test_doctor_says_whether_the_model_calls_tools(kernel, fake) -> None:

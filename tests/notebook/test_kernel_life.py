@@ -221,3 +221,24 @@ def test_a_command_cannot_reach_the_kernel_that_runs_it(
         assert "reached" in result and "signature_scheme" in result
     else:
         assert "Permission denied" in result and "signature_scheme" not in result and "reached" not in result
+
+
+def test_an_interrupt_ends_the_prompt_of_its_own_cell_alone(kernel, fake) -> None:
+    gate = fake.gate()
+    first_prompt = fake.script("first", match=lambda request: request.messages[-1]["content"] == "First.")
+    first_prompt.reply("The first answer.", gate=gate)
+    first = kernel.begin("%%agent -b -o first\nFirst.", live=True)
+    kernel.wait(first)
+    fake.wait_for(lambda: first_prompt.requests)
+    queued = kernel.begin("%%agent\nSecond.", live=True)
+    kernel.read_until(lambda: bool(kernel.outcome(queued).displays))
+    kernel.interrupt()
+    outcome = kernel.wait(queued)
+    assert (outcome.status, outcome.error) == ("ok", "") and "Interrupted" in outcome.stdout
+    gate.open()
+    kernel.read_until(lambda: "The first answer." in kernel.outcome(first).text)
+    assert kernel.run("%agent wait").status == "ok"
+    assert [request.last_text for request in fake.requests] == ["First."]  # the second was never sent
+    third = fake.script("third", match="Third.")
+    third.reply("The third answer.")
+    assert "The third answer." in kernel.run("%%agent\nThird.").text

@@ -62,6 +62,7 @@ async def search_code(
         "glob": glob,
         "ignore_case": ignore_case,
         "skip": sorted(SKIPPED_DIRECTORIES),
+        "private": [str(path) for path in ctx.private_paths],
         "max_matches": MAX_MATCHES,
     }
     answer = await _search(request)
@@ -70,6 +71,8 @@ async def search_code(
     ctx.stats.searches += 1
     lines = [f"[{len(answer['matches'])} matches for {query!r} in {shown}, {answer['files']} files searched]"]
     lines += answer["matches"]
+    if answer["closed"]:
+        lines.append(f"[{answer['closed']} directories cannot be read and were not searched]")
     if answer["more"]:
         lines.append("[There are more matches: narrow the path, the glob or the query]")
     return ToolResult(cut_middle("\n".join(lines), RESULT_CHARACTERS))

@@ -6,22 +6,27 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 MAX_BYTES = 4 * 1024 * 1024
 LINE_CHARACTERS = 300
 
 
-def files_below(root: str, skip: set[str]) -> Iterator[str]:
-    """Every file below a directory in sorted order, or the file itself; symbolic links are not followed."""
+def files_below(root: str, skip: set[str], private: list[str], closed: Callable[[OSError], object]) -> Iterator[str]:
+    """Every file below a directory in sorted order, or the file itself; symbolic links are not followed.
+
+    `private` paths are passed over; `closed` gets the fault of each directory that cannot be read.
+    """
     if os.path.isfile(root):
         yield root
         return
-    for directory, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if name not in skip)
+    for directory, names, files in os.walk(root, onerror=closed):
+        names[:] = sorted(name for name in names if name not in skip and os.path.join(directory, name) not in private)
         for name in sorted(files):
-            yield os.path.join(directory, name)
+            path = os.path.join(directory, name)
+            if path not in private:
+                yield path
 
 
 def text_of(path: str) -> str | None:
@@ -49,7 +54,8 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
         }
     matches: list[str] = []
     searched = 0
-    for path in files_below(request["root"], set(request["skip"])):
+    closed: list[OSError] = []
+    for path in files_below(request["root"], set(request["skip"]), request["private"], closed.append):
         if request["glob"] and not fnmatch.fnmatch(os.path.basename(path), request["glob"]):
             continue
         text = text_of(path)
@@ -61,9 +67,9 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
         for number, line in enumerate(text.splitlines(), 1):
             if pattern.search(line):
                 if len(matches) == request["max_matches"]:
-                    return {"matches": matches, "files": searched, "more": True}
+                    return {"matches": matches, "files": searched, "more": True, "closed": len(closed)}
                 matches.append(f"{shown}:{number}: {line.strip()[:LINE_CHARACTERS]}")
-    return {"matches": matches, "files": searched, "more": False}
+    return {"matches": matches, "files": searched, "more": False, "closed": len(closed)}
 
 
 if __name__ == "__main__":
