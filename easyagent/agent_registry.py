@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from easyagent.builtin_agents import BUILTIN_AGENTS
+from easyagent.config import read_settings
 from easyagent.exceptions import ConfigError
 from easyagent.models import AgentDefinition
 
@@ -42,7 +44,7 @@ class AgentRegistry:
         for agent in BUILTIN_AGENTS:
             merged.register(agent)
         custom = workspace / "subagents" / "custom.json"
-        if custom.exists():
+        if os.path.lexists(custom):
             merged.load_from_config(str(custom))
         for agent in self._agents.values():
             if agent not in BUILTIN_AGENTS:
@@ -64,6 +66,8 @@ def _read(config_path: str) -> list[AgentDefinition]:
         data = json.loads(_text(config_path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{config_path} cannot be read: {error}.") from error
+    except RecursionError:
+        raise ConfigError(f"{config_path} is not valid JSON: it is nested too deep.") from None
     except ValueError as error:
         raise ConfigError(f"{config_path} is not valid JSON: {error}.") from error
     agents = data.get("agents") if isinstance(data, dict) else None
@@ -89,9 +93,9 @@ def _definition(config_path: str, name: str, values: Any) -> AgentDefinition:
 
 def _text(config_path: str) -> str:
     path = Path(config_path)
-    if not path.exists() and config_path.startswith(_PACKAGE_PREFIX):
+    if config_path.startswith(_PACKAGE_PREFIX) and not path.exists():
         return (files("easyagent") / config_path.removeprefix(_PACKAGE_PREFIX)).read_text(encoding="utf-8")
-    return path.read_text(encoding="utf-8")
+    return read_settings(path)
 
 
 @cache

@@ -61,10 +61,11 @@ class ToolCall:
 
     @classmethod
     def from_message(cls, call: Mapping[str, Any]) -> ToolCall:
-        function = call.get("function") or {}
+        function = call.get("function")
+        function = function if isinstance(function, Mapping) else {}
         arguments = function.get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {})
-        return cls(str(call.get("id") or _new_call_id()), clean(str(function.get("name") or "")), clean(text))
+        return cls(clean(str(call.get("id") or _new_call_id())), clean(str(function.get("name") or "")), clean(text))
 
     def message_form(self) -> dict[str, Any]:
         return {
@@ -155,6 +156,8 @@ class ReplyBuilder:
         self._calls: dict[int, dict[str, str]] = {}
         self._finish_reason: str | None = None
         self._model = ""
+        self.unreadable = False
+        """Something stood where tool calls stand and was none."""
         self.raw_usage: Mapping[str, Any] | None = None
 
     @property
@@ -172,22 +175,25 @@ class ReplyBuilder:
             return
         if isinstance(chunk.get("usage"), Mapping):
             self.raw_usage = chunk["usage"]
-        self._model = str(chunk.get("model") or self._model)
+        if isinstance(chunk.get("model"), str):
+            self._model = clean(chunk["model"]) or self._model
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
             return
         delta = choices[0].get("delta")
         delta = delta if isinstance(delta, Mapping) else {}
-        if isinstance(delta.get("content"), str) and delta["content"]:
-            text = clean(delta["content"])
+        if text := _content(delta.get("content")):
             self._text.append(text)
             self._on_text(text)
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(reasoning, str):
             self._reasoning.append(clean(reasoning))
-        for piece in delta.get("tool_calls") or []:
-            if isinstance(piece, Mapping):
+        pieces = delta.get("tool_calls") or []
+        for piece in pieces if isinstance(pieces, list) else [None]:
+            if isinstance(piece, Mapping) and isinstance(piece.get("function") or {}, Mapping):
                 self._add_call(piece)
+            else:
+                self.unreadable = True
         if choices[0].get("finish_reason"):
             self._finish_reason = str(choices[0]["finish_reason"])
 
@@ -199,7 +205,7 @@ class ReplyBuilder:
             index = known[0] if known else len(self._calls) if piece.get("id") or not self._calls else max(self._calls)
         call = self._calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
         function = piece.get("function") or {}
-        call["id"] = str(piece.get("id") or call["id"])
+        call["id"] = clean(str(piece.get("id") or call["id"]))
         call["name"] = call["name"] or str(function.get("name") or "")
         arguments = function.get("arguments")
         if arguments is not None:
@@ -219,6 +225,15 @@ class ReplyBuilder:
         """Calls in order."""
         for _, call in sorted(self._calls.items()):
             yield ToolCall(call["id"], clean(call["name"]), clean(call["arguments"]))
+
+
+def _content(content: Any) -> str:
+    """The text of a message or a piece of one; some servers send it in parts."""
+    if isinstance(content, list):
+        content = "".join(
+            part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        )
+    return clean(content) if isinstance(content, str) else ""
 
 
 def unique_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:

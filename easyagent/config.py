@@ -8,6 +8,7 @@ its own source. Nothing in a workspace sets any of these.
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from easyagent.exceptions import ConfigError
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
+MAX_SETTINGS_BYTES = 1_000_000
 PERMISSION_LEVELS = ("ask", "edits", "auto", "read-only")
 
 _ENVIRONMENT = {
@@ -104,15 +106,38 @@ def user_config_path(environ: Mapping[str, str] = os.environ) -> Path:
     return (Path(root) if root else Path.home() / ".config") / "easyagent" / "config.toml"
 
 
+def without_password(base_url: str | None) -> str | None:
+    """An address to show: what stands before its host is a name and a password."""
+    if base_url is None or "@" not in base_url:
+        return base_url
+    scheme, _, rest = base_url.partition("://")
+    return f"{scheme}://***@{rest.rpartition('@')[2]}"
+
+
+def read_settings(path: Path) -> str:
+    """The text of a settings file. Raises OSError or UnicodeDecodeError; a pipe or a device is not waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is not a regular file")
+        data = file.read(MAX_SETTINGS_BYTES + 1)
+    if len(data) > MAX_SETTINGS_BYTES:
+        raise OSError(f"it is larger than {MAX_SETTINGS_BYTES:,} bytes")
+    return data.decode("utf-8")
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return {field: environ[name] for name, field in _ENVIRONMENT.items() if environ.get(name, "").strip()}
 
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_settings(path).replace("\r\n", "\n"))
     except FileNotFoundError:
         return {}
+    except RecursionError:
+        raise ConfigError(f"{path} cannot be read: it is nested too deep.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
     unknown = sorted(set(values) - set(AgentConfig.model_fields) | {"sources", "workspace"} & set(values))

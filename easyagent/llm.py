@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from easyagent.chat import STREAM_DONE, Messages, Reply, ReplyBuilder, Retry
 from easyagent.exceptions import ContextTooLong, ModelError
-from easyagent.models import Usage
+from easyagent.models import Usage, token_count
 from easyagent.openai_client import CONNECT_SECONDS, NO_KEY, open_client, raw_stream
 
 MAX_RETRIES = 5
@@ -78,6 +78,8 @@ class EndpointModel:
     def _finish(self, builder: ReplyBuilder) -> Reply:
         if not builder.complete:
             raise ModelError(f"The endpoint {self._host} cut its reply short twice.")
+        if builder.unreadable and not builder.started:
+            raise ModelError(f"The endpoint {self._host} answered with tool calls that cannot be read.")
         return builder.reply(self._usage(builder.raw_usage))
 
     async def aclose(self) -> None:
@@ -125,7 +127,8 @@ class EndpointModel:
 
     def _usage(self, raw: Mapping[str, Any] | None) -> Usage:
         prompt, completion = (raw or {}).get("prompt_tokens"), (raw or {}).get("completion_tokens")
-        if not isinstance(prompt, int) or not isinstance(completion, int):
+        prompt, completion = token_count(prompt), token_count(completion)
+        if prompt is None or completion is None:
             return Usage.unknown()
         if self._demo:
             cost: float | None = 0.0
@@ -134,7 +137,8 @@ class EndpointModel:
 
             details = (raw or {}).get("prompt_tokens_details")
             cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-            cost = price_usd(self.name, self.base_url, prompt, completion, cached if isinstance(cached, int) else 0)
+            cached = min(token_count(cached) or 0, prompt)
+            cost = price_usd(self.name, self.base_url, prompt, completion, cached)
         return Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=cost)
 
     @property
@@ -230,19 +234,23 @@ def _detail(error: Exception) -> str:
 def _whole(body: bytes, host: str) -> dict[str, Any]:
     """A reply that was not streamed, in the shape of a chunk."""
     answer = _chunk(body.decode("utf-8", "replace"), host)
-    for choice in answer.get("choices") or []:
-        message = choice.get("message") or {}
-        for index, call in enumerate(message.get("tool_calls") or []):
-            call.setdefault("index", index)
-        choice["delta"] = message
-        choice["finish_reason"] = choice.get("finish_reason") or "stop"
-    return answer
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise ModelError(f"The endpoint {host} answered with something that is not a chat completion.")
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        numbered = [{"index": index, **call} if isinstance(call, dict) else call for index, call in enumerate(calls)]
+        message = {**message, "tool_calls": numbered}
+    reason = choice.get("finish_reason") or "stop"
+    return {**answer, "choices": [{**choice, "delta": message, "finish_reason": reason}]}
 
 
 def _chunk(text: str, host: str) -> dict[str, Any]:
     try:
         chunk = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ModelError(f"The endpoint {host} answered with something that is not JSON: {text[:80]!r}.") from None
     if not isinstance(chunk, dict):
         raise ModelError(f"The endpoint {host} answered with something that is not a chat completion.")

@@ -16,7 +16,7 @@ from easyagent.chat import ChatModel, Messages, Reply, Retry, ToolCall, clean, u
 from easyagent.config import AgentConfig
 from easyagent.conversation import Conversation
 from easyagent.endpoint import Endpoints, open_model
-from easyagent.models import AgentEvent, Conclusion, ModelSettings, RoundEnded, Usage
+from easyagent.models import AgentEvent, Conclusion, ModelSettings, RoundEnded, Usage, token_count
 from easyagent.openai_server import ChatReply, ChatRequest, OpenAIServer, ToolCallReply
 from easyagent.sandbox import enforcement
 from easyagent.setup import Setup
@@ -56,9 +56,9 @@ class CallableModel:
         calls = unique_calls(ToolCall.from_message(call) for call in answer.get("tool_calls") or ())
         usage = answer.get("usage")
         tokens = usage if isinstance(usage, Mapping) else {}
-        prompt, completion = tokens.get("prompt_tokens"), tokens.get("completion_tokens")
+        prompt, completion = token_count(tokens.get("prompt_tokens")), token_count(tokens.get("completion_tokens"))
         counted = Usage.unknown()
-        if isinstance(prompt, int) and isinstance(completion, int):
+        if prompt is not None and completion is not None:
             counted = Usage(prompt=prompt, completion=completion, total=prompt + completion, cost_usd=None)
         return Reply(content=text, tool_calls=calls, usage=counted, model=self.name)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from easyagent.chat import clean
 from easyagent.models import RoundEnded, Step, SubAgentEnd, ToolFinished, ToolStarted, Trace
-from easyagent.plain_text import is_blank
+from easyagent.plain_text import is_blank, one_line
 from easyagent.subagents import RunStore, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
 from jupyter_subagents.notebook import Notebook, get_notebook
@@ -100,7 +100,7 @@ class AgentRun:
         return self
 
     def __repr__(self) -> str:
-        return f"<sub-agent {self.id} {self.status}: {self._run.job.summary}>"
+        return f"<sub-agent {self.id} {self.status}: {one_line(self._run.job.summary)}>"
 
 
 class CellRun:

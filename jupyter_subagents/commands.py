@@ -8,7 +8,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from easyagent.config import AgentConfig
+from easyagent.config import AgentConfig, without_password
+from easyagent.plain_text import one_line
 from easyagent.subagents import SubAgentRun
 from jupyter_subagents import consent, doctor, resume, setup
 from jupyter_subagents.card_view import duration_text, usage_view
@@ -72,7 +73,8 @@ def _table(notebook: Notebook, words: list[str]) -> None:
 def _row(label: str, run: SubAgentRun, names: Any) -> list[str]:
     tokens = usage_view(run.end.usage if run.end else run.journal.usage)["tokens"] or "?"
     status = names[f"status_{run.status}"]
-    summary = run.job.summary if len(run.job.summary) <= 40 else run.job.summary[:39] + "…"
+    summary = one_line(run.job.summary)
+    summary = summary if len(summary) <= 40 else summary[:39] + "…"
     directory = run.job.deliverables_dir
     time = duration_text(run.runtime_seconds)
     return [str(run.job.agent_id), label, run.job.definition.name, summary, status, time, tokens, directory]
@@ -95,7 +97,7 @@ def _status(notebook: Notebook, words: list[str]) -> None:
     run = notebook.find(_number(words))
     names = notebook.words()
     end, stats = run.end, run.end.stats if run.end else run.journal.stats
-    print(f"{run.job.agent_id} ({run.job.definition.name}) {run.job.summary}")
+    print(f"{run.job.agent_id} ({run.job.definition.name}) {one_line(run.job.summary)}")
     cause = f" ({end.cause})" if end else ""
     limit = duration_text(run.job.timeout_seconds)
     print(f"  {names[f'status_{run.status}']}{cause}, {duration_text(run.runtime_seconds)} / {limit}")
@@ -106,11 +108,11 @@ def _status(notebook: Notebook, words: list[str]) -> None:
         "commands": stats.commands,
     }
     print("  " + ", ".join(names[f"{key}_{'one' if n == 1 else 'many'}"].format(n=n) for key, n in counts.items()))
-    print(f"  {run.journal.last_action}")
+    print(f"  {one_line(run.journal.last_action)}")
     if end:
-        print(f"  {end.error or end.result_summary}")
+        print(f"  {one_line(end.error or end.result_summary)}")
         for file in end.files:
-            print(f"  {run.job.deliverables_dir}/{file.path}")
+            print(f"  {one_line(f'{run.job.deliverables_dir}/{file.path}')}")
 
 
 def _show(notebook: Notebook, words: list[str]) -> None:
@@ -189,7 +191,7 @@ def _config(notebook: Notebook, words: list[str]) -> None:
         raise
     for name in sorted(set(AgentConfig.model_fields) - {"sources", "workspace"}):
         value = getattr(config, name)
-        shown = "set" if name == "api_key" and value else value
+        shown = "set" if name == "api_key" and value else without_password(value) if name == "base_url" else value
         print(f"{name} = {shown}  ({config.sources.get(name, 'default')})")
 
 

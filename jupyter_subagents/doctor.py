@@ -8,7 +8,9 @@ from pathlib import Path
 
 from easyagent import EasyAgentError, open_model
 from easyagent.chat import Messages
+from easyagent.config import without_password
 from easyagent.models import ModelSettings
+from easyagent.plain_text import one_line
 from easyagent.processes import is_alive
 from easyagent.sandbox import enforcement
 from easyagent.subagents import RunStore
@@ -51,7 +53,7 @@ def _endpoint(notebook: Notebook) -> Iterator[str]:
         yield "endpoint    none set: the embedded demo model answers (rules, not a language model)"
         yield "            -> run %agent setup, or set OPENAI_API_KEY / OPENAI_BASE_URL, for a real one"
     else:
-        yield f"endpoint    {config.base_url} (from {config.sources.get('base_url', 'default')})"
+        yield f"endpoint    {without_password(config.base_url)} (from {config.sources.get('base_url', 'default')})"
     key = f"set (from {config.sources['api_key']})" if config.api_key else "none"
     yield f"key         {key}"
     try:
@@ -97,7 +99,7 @@ def _orphans(workspace: Path) -> Iterator[str]:
         if job is None or store.end(run_id) is not None or job.owner_pid is None:
             continue
         if not is_alive(job.owner_pid, job.owner_started):
-            lost.append(f"{job.agent_id} ({job.summary})")
+            lost.append(f"{job.agent_id} ({one_line(job.summary)})")
     yield f"earlier     {len(lost)} runs were cut by the end of their kernel" + (
         f": {', '.join(lost[:5])}" if lost else ""
     )

@@ -202,8 +202,12 @@ class Worker:
     def _write_result(self, finish: FinishResult) -> None:
         if finish.report is not None:
             parts = Path(self._job.deliverables_dir).parts
-            with Directory.open(self._workspace, *parts, create=True) as deliverables:
-                deliverables.replace("report.md", finish.report.encode("utf-8", "replace"), mode=0o644)
+            try:
+                with Directory.open(self._workspace, *parts, create=True) as deliverables:
+                    deliverables.replace("report.md", finish.report.encode("utf-8", "replace"), mode=0o644)
+            except OSError as error:  # the result stands without it
+                lost = f"{finish.summary} (report.md could not be written: {error.strerror or error})"
+                finish = finish.model_copy(update={"summary": lost})
         self._directory.replace("result.json", finish.model_dump_json(indent=1).encode())
 
     def _emit(self, event: AgentEvent) -> None:

@@ -41,7 +41,7 @@ from easyagent.models.job import (
     SubAgentStatus,
 )
 from easyagent.models.trace import Step, Trace
-from easyagent.models.usage import Usage
+from easyagent.models.usage import Usage, token_count
 
 __all__ = [
     "KERNEL_GONE",
@@ -83,4 +83,5 @@ __all__ = [
     "UsageReported",
     "WrapUp",
     "parse_event",
+    "token_count",
 ]

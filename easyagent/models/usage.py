@@ -9,6 +9,16 @@ def _add(left: int | float | None, right: int | float | None) -> int | float | N
     return None if left is None or right is None else left + right
 
 
+MAX_TOKENS = 10**9
+"""Of one request; what says more is no count."""
+
+
+def token_count(value: object) -> int | None:
+    """A number of tokens as an endpoint reports it, or None where it is none."""
+    sound = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
+    return value if sound and isinstance(value, int) else None
+
+
 class Usage(BaseModel):
     """Tokens of one or more requests and their price in US dollars.
 

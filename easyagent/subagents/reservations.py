@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from easyagent.subagents.run import SubAgentRun
 from easyagent.subagents.store import mark_files
 from easyagent.tools.base import SubAgentRequest
 from easyagent.tools.paths import check_own_path, overlap, relative_to
+from easyagent.tools.schemas import schema_fault
 
 FIRST_TASK_NUMBER = 100
 
@@ -225,27 +225,9 @@ def _own_path(workspace: Path, text: str, what: str, *, directory: bool) -> Path
 
 
 def _check_schema(schema: dict[str, Any] | None) -> None:
-    """A schema that no result can be checked against would keep the sub-agent from ever finishing."""
-    if schema is None:
-        return
-    import jsonschema  # heavy, and only few tasks ask for a structured result
-
-    try:
-        jsonschema.validators.validator_for(schema).check_schema(schema)
-    except jsonschema.SchemaError as error:
-        message = f"output_schema is not a valid JSON Schema: {error.message}"
-        raise SubAgentError("invalid_argument", f"{message}.") from error
-    for reference in _references(schema):
-        if not reference.startswith("#"):
-            raise SubAgentError("invalid_argument", f"output_schema refers to {reference!r}; only '#...' can be used.")
-
-
-def _references(schema: Any) -> Iterator[str]:
-    entries = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    for entry in entries:
-        yield from _references(entry)
-    if isinstance(schema, dict):
-        yield from (schema[key] for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str))
+    fault = schema_fault(schema) if schema is not None else None
+    if fault is not None:
+        raise SubAgentError("invalid_argument", f"output_schema {fault}.")
 
 
 def _permitted(scope: Scope) -> dict[str, Any]:

@@ -9,17 +9,29 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 
 from easyagent.chat import load_json
 from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult, Stats
 from easyagent.permissions import Access, Grants
+from easyagent.plain_text import is_blank
 from easyagent.prompts import Language, load
 from easyagent.sandbox import temporary_directory
 from easyagent.strings import strings
+
+
+def _seen(text: str) -> str:
+    if is_blank(text):
+        raise PydanticCustomError("blank", "Text should hold something that can be read")
+    return text
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_seen)]
+"""An argument that says something."""
 
 
 class SubAgents(Protocol):

@@ -105,7 +105,7 @@ class Toolbox:
         try:
             return await self._guarded(entry, parsed, context)
         except ToolError as error:
-            return ToolResult(f"Error: {error}", ok=False)
+            return _refused(entry, error, code="spawn_failed")
 
     async def _guarded(self, entry: Tool, parsed: BaseModel, context: ToolContext) -> ToolResult:
         try:
@@ -120,7 +120,7 @@ class Toolbox:
             raise ToolError(f"{entry.name} failed: {type(error).__name__}: {error}") from error
 
 
-def _refused(entry: Tool, error: ToolError) -> ToolResult:
+def _refused(entry: Tool, error: ToolError, *, code: str = "invalid_argument") -> ToolResult:
     if entry.name in _JSON_ANSWERS:
-        return ToolResult.of({"success": False, "error": "invalid_argument", "message": str(error)})
+        return ToolResult.of({"success": False, "error": code, "message": str(error)})
     return ToolResult(f"Error: {error}", ok=False)

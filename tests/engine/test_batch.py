@@ -262,3 +262,24 @@ def test_turns_are_counted_against_the_definitions_limit(tmp_path: Path) -> None
         turns = [event for event in child.events if isinstance(event, TurnStarted)]
         assert [(turn.turn, turn.max_turns) for turn in turns] == [(1, 2), (2, 2)]
         assert [request.tool_names for request in script.requests][1] == ("finish_task",)
+
+
+def test_a_result_stands_where_its_report_cannot_be_written(tmp_path: Path) -> None:
+    reporting = calls(call("finish_task", success=True, summary="42 plots", report="# Plots"))
+    for name, blocked in (("blocked", True), ("free", False)):
+        workspace = tmp_path / name
+        report = workspace / "out" / "report.md"
+        report.parent.mkdir(parents=True)
+        if blocked:
+            report.mkdir()
+            (report / "mine.txt").write_text("x")
+        with FakeOpenAI() as fake:
+            fake.script("child").reply(reporting)
+            job = write_job(workspace)
+            with batch(job, settings_of(fake).line()) as child:
+                ended = child.rest()[-1]
+                assert child.process.wait(30) == 0
+        assert isinstance(ended, Conclusion) and ended.success
+        summary = json.loads((job.parent / "result.json").read_bytes())["summary"]
+        assert summary.startswith("42 plots") and ("report.md could not be written" in summary) is blocked
+        assert report.is_dir() is blocked and [path.name for path in report.parent.iterdir()].count("report.md") == 1

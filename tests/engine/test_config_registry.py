@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from easyagent.agent_registry import AgentRegistry, get_agent_registry
-from easyagent.config import OPENAI_BASE_URL, AgentConfig, resolve_config
+from easyagent.config import MAX_SETTINGS_BYTES, OPENAI_BASE_URL, AgentConfig, resolve_config, without_password
 from easyagent.endpoint import Endpoints
 from easyagent.exceptions import ConfigError, ModelError
 from easyagent.models import AgentDefinition
@@ -128,3 +129,64 @@ def test_a_model_without_a_key_is_refused_before_anything_is_sent() -> None:
 
     with pytest.raises(ModelError, match="No key is set for"):
         asyncio.run(settings())
+
+
+def spoil(path: Path, how: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if how == "a pipe":
+        os.mkfifo(path)
+    elif how == "a device":
+        path.symlink_to("/dev/zero")
+    elif how == "a directory":
+        path.mkdir()
+    elif how == "too large":
+        path.write_text("#" + " " * MAX_SETTINGS_BYTES)
+    elif how == "nested without end":
+        path.write_text("a = " * (path.suffix == ".toml") + "[" * 100_000)
+    else:
+        path.write_bytes(b"caf\xe9")
+
+
+@pytest.mark.parametrize("how", ["a pipe", "a device", "a directory", "too large", "nested without end", "not UTF-8"])
+def test_a_settings_file_that_is_none_is_told_at_once(tmp_path: Path, how: str) -> None:
+    custom, settings = tmp_path / "subagents" / "custom.json", tmp_path / "config.toml"
+    spoil(custom, how)
+    spoil(settings, how)
+    with pytest.raises(ConfigError) as caught:
+        AgentRegistry().for_workspace(tmp_path)
+    assert str(caught.value).startswith(str(custom)) and "\n" not in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        resolve_config(environ={}, config_file=settings)
+    assert str(caught.value).startswith(str(settings)) and "\n" not in str(caught.value)
+
+
+def test_settings_files_may_be_links_and_of_fair_size(tmp_path: Path) -> None:
+    write(tmp_path / "mine.json", {"mine": {"description": "d" * (MAX_SETTINGS_BYTES // 2)}})
+    (tmp_path / "subagents").mkdir()
+    (tmp_path / "subagents" / "custom.json").symlink_to(tmp_path / "mine.json")
+    assert AgentRegistry().for_workspace(tmp_path).get("mine") is not None
+    (tmp_path / "real.toml").write_text('model = "m"\r\n', newline="")
+    (tmp_path / "config.toml").symlink_to("real.toml")
+    assert resolve_config(environ={}, config_file=tmp_path / "config.toml").model == "m"
+
+
+ADDRESSES = {
+    "http://[::1": False, "http://h:abc/v1": False, "http://h:99999/v1": False, "http://:80/v1": False,
+    "http://u:p@/v1": False, "ftp://h/v1": False, "http://[::1]:80/v1": True, "http://u:p@h:80/v1": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_is_one_or_the_setting_is_wrong(tmp_path: Path, address: str) -> None:
+    if ADDRESSES[address]:
+        assert resolve(tmp_path, overrides={"base_url": address}).base_url == address
+        return
+    with pytest.raises(ConfigError, match=r"^The setting base_url from the cell is wrong: "):
+        resolve(tmp_path, overrides={"base_url": address})
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    assert without_password("https://me:s3cret@h:1/v1") == "https://***@h:1/v1"
+    assert without_password("https://me:s3@cret@h:1/v1?a=b") == "https://***@h:1/v1?a=b"
+    assert (without_password(URL), without_password(None)) == (URL, None)

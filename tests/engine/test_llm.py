@@ -92,6 +92,31 @@ FORMS: dict[str, tuple[Any, str, list[tuple[str, str]], int | None]] = {
             chunk({"content": "Hi"}, "stop"), DONE,
         )), "Hi", [], None,
     ),
+    "parts of a content": (whole({"content": [{"type": "text", "text": "H"}, 5, {"text": "i"}]}), "Hi", [], None),
+    "junk among whole calls": (
+        whole({"content": None, "tool_calls": [None, 5, {"function": "x"}, {"id": "1", "function": ADD}]}), "",
+        [("add", '{"a": 1}')], None,
+    ),
+    "junk for all calls, and a text": (whole({"content": "Hi", "tool_calls": "abc"}), "Hi", [], None),
+    "junk for streamed calls": (
+        BrokenStream((
+            chunk({"content": "Hi", "tool_calls": 5}), chunk({"tool_calls": {"a": 1}}),
+            chunk({"tool_calls": [{"index": 0, "id": "a", "function": "x"}]}), chunk({}, "stop"), DONE,
+        )), "Hi", [], None,
+    ),
+    "odd names and numbers": (
+        BrokenStream((
+            chunk({"tool_calls": [{"index": -1, "id": {"a": 1}, "function": {"name": "add", "arguments": {"a": 1}}}]},
+                  "tool_calls", model=["m"]), DONE,
+        )), "", [("add", '{"a": 1}')], None,
+    ),
+    "a negative usage": (ChatReply("Hi", usage={**TOKENS, "prompt_tokens": -1}), "Hi", [], None),
+    "a usage in words": (ChatReply("Hi", usage={**TOKENS, "completion_tokens": "3"}), "Hi", [], None),
+    "an absurd usage": (ChatReply("Hi", usage={**TOKENS, "prompt_tokens": 10**26}), "Hi", [], None),
+    "a usage that is true": (ChatReply("Hi", usage={**TOKENS, "completion_tokens": True}), "Hi", [], None),
+    "a negative cache": (
+        ChatReply("Hi", usage={**TOKENS, "prompt_tokens_details": {"cached_tokens": -5}}), "Hi", [], 10,
+    ),
     "empty choices": (BrokenStream((b'data: {"choices": []}\n\n', DONE)), "", [], None),
     "cut off by length": (ChatReply("Hi", finish_reason="length", usage=TOKENS), "Hi", [], 10),
 }  # fmt: skip
@@ -144,6 +169,16 @@ SENTENCES: dict[str, tuple[Any, str, int | None]] = {
     "422": (error(422, f"Bad {KEY}"), "answered 422: Bad ***", 422),
     "not JSON": (RawReply(200, f"<html>{KEY}".encode()), "something that is not JSON: '<html>***'", None),
     "a list": (RawReply(200, b"[]"), "not a chat completion", None),
+    "an empty whole": (RawReply(200, b""), "something that is not JSON", None),
+    "no choices": (RawReply(200, b'{"choices": []}'), "not a chat completion", None),
+    "choices in words": (RawReply(200, b'{"choices": "x"}'), "not a chat completion", None),
+    "no message": (RawReply(200, b'{"choices": [{"message": null}]}'), "not a chat completion", None),
+    "calls that are none": (whole({"content": None, "tool_calls": [None, 5]}), "tool calls that cannot be read", None),
+    "streamed calls that are none": (
+        BrokenStream((chunk({"tool_calls": 5}), chunk({}, "tool_calls"), DONE)), "tool calls that cannot be read", None,
+    ),
+    "nested without end": (BrokenStream((b"data: " + b"[" * 200_000 + b"\n\n",)), "something that is not JSON", None),
+    "escapes": (error(400, "No\x1b[31m\u202e\nluck"), "answered 400: No luck", 400),
     "in the stream": (
         BrokenStream((f'data: {{"error": {{"message": "{KEY} over"}}}}\n\n'.encode(),)), "*** over", None,
     ),
@@ -238,3 +273,14 @@ def test_arguments_that_are_no_json_come_as_they_are() -> None:
     with FakeOpenAI() as fake:
         fake.script("s").reply(calls(ToolCallReply("add", '{"a": ')))
         assert ask(fake).tool_calls[0].arguments == '{"a": '
+
+
+def test_a_price_is_a_number_or_nothing() -> None:
+    from easyagent.prices import price_usd
+
+    openai = "https://api.openai.com/v1"
+    for counts in ((-1, 5), (10**30, 1), (5, 5, 50), (5, -7, -9)):
+        price_usd("gpt-4o-mini", openai, *counts)
+    for model, url in (("", ""), ("x" * 10_000, "nonsense"), ("gpt-4o-mini", "http://[::1")):
+        assert price_usd(model, url, 1, 1) is None
+    assert (price_usd("gpt-4o-mini", openai, 1000, 1000) or 0) > 0

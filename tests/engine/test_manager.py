@@ -14,12 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
-from easyagent.exceptions import SubAgentError
+from easyagent.exceptions import SubAgentError, ToolError
 from easyagent.models import AgentCreated, AgentEnded, Cause, SubAgentStatus, ToolFinished
 from easyagent.subagents import SubAgentCalls, SubAgentRun
 from easyagent.testing import FakeOpenAI, call, calls, error, for_sub_agent, hang
 from easyagent.testing.bench import ManagerBench, manager_bench
+from easyagent.tools import schemas
 from easyagent.tools.base import SubAgentRequest
+from easyagent.tools.schemas import check_result, schema_fault
 
 GOOD: dict[str, Any] = {"agent_id": 1, "summary": "Count the plots", "task": "Count.", "run_in_background": True}
 DONE = calls(call("finish_task", success=True, summary="42 plots"))
@@ -57,22 +59,34 @@ async def reached(gate: Any) -> None:
 
 
 MISSING = object()
+BAD_SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"$schema": 5}, {"$ref": "#/nope"}, {"$ref": "#"}, {"$ref": "#nope"}, {"items": {"$ref": "#/nope"}},
+    {"allOf": [{"$ref": "#"}]}, {"anyOf": [{"type": "string"}, {"$ref": "#"}]}, {"pattern": "("},
+    {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"if": {"$ref": "#/$defs/a"}}}, "items": {"$ref": "#/$defs/a"}},
+)  # fmt: skip
+GOOD_SCHEMAS: tuple[dict[str, Any], ...] = (
+    {}, {"properties": {"child": {"$ref": "#"}, "$ref": {"type": "string"}}}, {"enum": [{"$ref": "x"}]},
+    {"$defs": {"n": {"items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/n"}]}}}, "$ref": "#/$defs/n"},
+    {"$id": "https://example.org/s", "$defs": {"a": {"$anchor": "q"}}, "items": {"$ref": "#q"}},
+    {"$schema": "http://json-schema.org/draft-07/schema", "definitions": {"a": {}}, "not": {"$ref": "#/definitions/a"}},
+)  # fmt: skip
 BAD_VALUES: dict[str, tuple[Any, ...]] = {
     "agent_id": (0, 100, -1, "3", 3.0, True, None, MISSING, [1]),
     "timeout_seconds": (59, 3601, "60", 60.5, float("nan"), float("inf"), True, None),
-    "summary": ("", "   ", None, 7, MISSING),
-    "task": ("", "\n", None, MISSING),
+    "summary": ("", "   ", "\u200b\u2060", "\x1b\x00", None, 7, MISSING),
+    "task": ("", "\n", "\0", " \u202e ", None, MISSING),
     "run_in_background": ("yes", 1, None),
     "deliverables_dir": (
         "", " ", ".", "./", "..", "../ws-secret", "a/../../x", "/tmp/x", "~", "~/x", "outside", "outside/x",
         "file.txt", "file.txt/sub", "here", "loop/x", "a\0b", "a\u202eb", "a\nb", "x" * 401, 5,
+        "A" * 256, "研" * 100, f"a/{'A' * 300}/b",
         ".git", ".GIT/x", "a/.subagents", "subagents", "x/.claude/y", "AGENTS.md", "n.ipynb",
     ),
     "write_paths": (
         [""], ["."], [".."], ["/etc"], ["~"], ["outside"], ["file.txt/x"], ["n.ipynb"], [".git/config"], ["a\0"],
-        "src", [3], None,
+        "src", [3], None, ["A" * 256],
     ),
-    "output_schema": ("object", {"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/s"}, []),
+    "output_schema": ("object", {"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/s"}, [], *BAD_SCHEMAS),
     "extra": (1,),
 }  # fmt: skip
 BAD_ARGUMENTS = [(name, value) for name, values in BAD_VALUES.items() for value in values]
@@ -111,6 +125,68 @@ def test_a_bad_argument_is_named_and_starts_nothing(tmp_path: Path) -> None:
     with FakeOpenAI() as fake:
         fake.script("child", match=for_sub_agent()).repeat(hang())
         run(fake, workspace, scenario)
+
+
+@pytest.mark.parametrize("schema", BAD_SCHEMAS, ids=str)
+def test_a_schema_that_nothing_can_meet_is_refused(schema: dict[str, Any]) -> None:
+    assert schema_fault(schema) is not None
+
+
+@pytest.mark.parametrize("schema", GOOD_SCHEMAS, ids=str)
+def test_a_schema_that_can_be_met_is_taken(schema: dict[str, Any]) -> None:
+    assert schema_fault(schema) is None
+
+
+def test_a_task_call_that_says_nothing_is_answered_in_json(tmp_path: Path) -> None:
+    async def scenario(bench: ManagerBench) -> None:
+        good = {"subagent_type": "general", "description": "Count", "prompt": "Count."}
+        for name in ("description", "prompt"):
+            for value in ("", "  ", "\u200b", "\0", 5):
+                answer = await bench.call("task", {**good, name: value})
+                assert answer["error"] == "invalid_argument" and name in answer["message"], (name, value)
+        assert bench.manager.runs == {}
+        assert (await bench.call("task", good))["success"] is True
+
+    with FakeOpenAI() as fake:
+        fake.script("child", match=for_sub_agent()).repeat(DONE)
+        run(fake, tmp_path, scenario)
+
+
+def test_what_nobody_thought_of_is_answered_in_json(tmp_path: Path) -> None:
+    """A directory that cannot be looked into, reached where no check looks for it."""
+
+    async def scenario(bench: ManagerBench) -> None:
+        records = tmp_path / ".subagents"
+        records.write_text("in the way")
+        answer = await bench.call("create_sub_agent", GOOD)
+        assert answer["success"] is False and answer["error"] in ("spawn_failed", "invalid_argument"), answer
+        assert set(answer) == {"success", "error", "message"}
+        records.unlink()
+        bench.manager.runs.clear()
+        assert (await bench.call("create_sub_agent", GOOD))["success"] is True
+
+    with FakeOpenAI() as fake:
+        fake.script("child", match=for_sub_agent()).repeat(hang())
+        run(fake, tmp_path, scenario)
+
+
+SLOW = {"type": "string", "pattern": "^(a+)+$"}
+
+
+def test_a_pattern_without_end_does_not_hold_the_sub_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> float:
+        with pytest.raises(ToolError, match="took more than"):
+            began = asyncio.get_running_loop().time()
+            await check_result("a" * 60 + "!", SLOW)
+        took = asyncio.get_running_loop().time() - began
+        await check_result("aaa", SLOW)
+        with pytest.raises(ToolError, match="does not match"):
+            await check_result("b", SLOW)
+        return took
+
+    monkeypatch.setattr(schemas, "CHECK_SECONDS", 3.0)
+    assert 3.0 <= asyncio.run(scenario()) < 10.0
+    assert [child for child in psutil.Process().children() if "schema_worker" in " ".join(child.cmdline())] == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', '{"agent_id": 1', "{'agent_id': 1}"])

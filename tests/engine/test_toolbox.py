@@ -58,6 +58,8 @@ def test_the_main_agent_has_the_reins_and_no_finish_task() -> None:
 
 
 FAULTS: dict[str, tuple[str, str, str]] = {
+    "nested deep": ("read_file", '{"path": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply"),
+    "nested without end": ("read_file", '{"path": ' + "[" * 99_999 + "]" * 99_999 + "}", "nested too deeply"),
     "truncated": ("read_file", '{"path": "a', "not valid JSON"),
     "a list": ("read_file", '["a"]', "must be a JSON object, not list"),
     "null": ("read_file", "null", "must be a JSON object, not NoneType"),

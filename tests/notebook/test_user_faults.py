@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from easyagent.testing import for_main
+from easyagent.testing import call, calls, error, for_main, for_sub_agent
 
 
 def told(outcome) -> str:
@@ -108,3 +108,33 @@ def test_a_working_directory_that_cannot_be_used_is_told_at_load(kernel, fake, w
     assert kernel.run("%load_ext jupyter_subagents").status == "ok"  # the control
     fake.script("main", match=for_main()).reply("Here I am.")
     assert kernel.run("%%agent\nHello.").status == "ok"
+
+
+NASTY = "red\x1b[31m\x1b]0;title\x07 \u202elatem\nnext\rline\x9b2J"
+
+
+def plain(text: str) -> bool:
+    return all(character.isprintable() or character in "\n\t" for character in text)
+
+
+def test_what_models_and_endpoints_say_is_printed_as_plain_lines(kernel, fake) -> None:
+    starting = call("create_sub_agent", agent_id=1, summary=NASTY, task="t")
+    fake.script("main", match=for_main()).reply(calls(starting)).reply("Done.").reply(error(400, NASTY))
+    one = fake.script("one", match=for_sub_agent(1))
+    one.reply(calls(call("read_file", path=NASTY)))
+    one.reply(calls(call("finish_task", success=False, summary=NASTY)))
+    assert kernel.run("%%agent\nHello.").status == "ok"
+    status, table = kernel.run("%agent status 1"), kernel.run("%agent")
+    assert plain(status.stdout) and status.stdout.count("red latem next line") == 2, status.stdout
+    assert plain(table.stdout) and table.stdout.count("\n") == 2 and "red latem" in table.stdout
+    shown = kernel.run("from jupyter_subagents import agents; agents[1]")
+    assert plain(shown.result) and "red latem" in shown.result
+    assert "answered 400: red latem next line" in told(kernel.run("%%agent\nAgain."))
+    assert not plain(NASTY)  # the control
+
+
+def test_a_password_in_an_address_is_not_printed(kernel, fake) -> None:
+    fake.script("doctor").repeat("Seven.")
+    address = fake.base_url.replace("http://", "http://me:s3cret@")
+    for outcome in (kernel.run(f"%agent config base_url={address}"), kernel.run("%agent doctor")):
+        assert "s3cret" not in outcome.stdout + outcome.stderr and "http://***@127.0.0.1" in outcome.stdout

@@ -10,6 +10,7 @@ from easyagent.exceptions import ToolError
 from easyagent.models import FinishResult
 from easyagent.strings import strings
 from easyagent.tools.base import ToolContext, ToolResult, builtin
+from easyagent.tools.schemas import check_result
 
 
 class FinishTask(BaseModel):
@@ -29,7 +30,8 @@ class FinishTask(BaseModel):
 async def finish_task(arguments: FinishTask, ctx: ToolContext) -> ToolResult:
     if ctx.finish is None:
         raise ToolError("finish_task is for sub-agents only; answer the user in words.")
-    _check_result(arguments.result, ctx.output_schema)
+    if ctx.output_schema is not None:
+        await check_result(arguments.result, ctx.output_schema)
     ctx.finish(
         FinishResult(
             success=arguments.success,
@@ -39,19 +41,3 @@ async def finish_task(arguments: FinishTask, ctx: ToolContext) -> ToolResult:
         )
     )
     return ToolResult.of({"success": True, "message": strings(ctx.language)["finished"], "will_terminate": True})
-
-
-def _check_result(result: Any, schema: dict[str, Any] | None) -> None:
-    """Raises ToolError with the validation errors where a structured result was asked for and does not validate."""
-    if schema is None:
-        return
-    import jsonschema  # heavy, and only few tasks ask for a structured result
-    import referencing
-
-    # An empty registry: by default jsonschema fetches references from the network.
-    validator = jsonschema.validators.validator_for(schema)(schema, registry=referencing.Registry())
-    faults = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(result)][:5]
-    if faults:
-        raise ToolError(
-            f"result does not match the schema: {'; '.join(faults)}. Correct it and call finish_task again."
-        )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from easyagent.exceptions import ToolError
-from easyagent.tools.base import SubAgentRequest, SubAgents, ToolContext, ToolResult, builtin
+from easyagent.tools.base import SubAgentRequest, SubAgents, Text, ToolContext, ToolResult, builtin
 
 AgentId = Annotated[int, Field(strict=True, ge=1, le=99, description="Number of the sub-agent, 1-99.")]
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class CreateSubAgent(BaseModel):

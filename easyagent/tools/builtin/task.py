@@ -7,14 +7,14 @@ from typing import Annotated
 from pydantic import Field
 
 from easyagent.exceptions import ToolError
-from easyagent.tools.base import ToolContext, ToolResult, builtin
+from easyagent.tools.base import Text, ToolContext, ToolResult, builtin
 
 
 @builtin("task", concurrent=True)
 async def task_tool(
     subagent_type: Annotated[str, Field(description="Kind of sub-agent, such as general, explore or analyst.")],
-    description: Annotated[str, Field(min_length=1, description="The task in 3-5 words.")],
-    prompt: Annotated[str, Field(min_length=1, description="The task in full: goal, requirements, scope.")],
+    description: Annotated[Text, Field(description="The task in 3-5 words.")],
+    prompt: Annotated[Text, Field(description="The task in full: goal, requirements, scope.")],
     ctx: ToolContext,
 ) -> ToolResult:
     """Start a sub-agent for a sub-task and wait for its result."""
