@@ -186,7 +186,11 @@ class Conversation:
                 if self._inbox.wakes and self._auto_rounds < self._setup.config.max_auto_rounds:
                     self._auto_rounds += 1
                     arrived = self._inbox.when_idle()
-                    await self._run_round("notice", "\n\n".join(entry.content for entry in arrived), arrived)
+                    prompt = "\n\n".join(entry.content for entry in arrived)
+                    try:
+                        await self._run_round("notice", prompt, arrived)
+                    except Exception:  # it has been told; the next round must not die of this one
+                        _logger.info("a round failed", exc_info=True)
             self._stir()
 
     async def _run_round(self, origin: Literal["user", "notice"], prompt: str, arrived: list[Incoming]) -> RoundEnded:
@@ -210,9 +214,9 @@ class Conversation:
                 raise
         except EasyAgentError as fault:
             error = str(fault)
-        except Exception as fault:  # the next round must not die of this one
-            _logger.info("a round failed", exc_info=True)
+        except Exception as fault:
             error = f"The round ended through a fault of the program: {type(fault).__name__}: {fault}"
+            raise
         finally:
             self._round = None
             ended = RoundEnded(round_id=round_id, content=content, error=error, interrupted=interrupted)

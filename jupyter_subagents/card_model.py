@@ -90,6 +90,10 @@ class CardState:
 
     label: str = "main"
     model: str = ""
+    confined: bool | None = None
+    """Whether the sandbox holds the agents; None where it is not known yet."""
+    note: str = ""
+    """One sentence where sub-agents run in another way than they should."""
     round_open: bool = False
     can_continue: bool = False
     usage: Usage = field(default_factory=Usage)

@@ -29,6 +29,8 @@ def to_view(state: CardState, *, now: float) -> dict[str, Any]:
         "label": line(state.label, 100),
         "model": line(state.model, 100),
         "demo": state.model == DEMO_MODEL,
+        "confined": state.confined,
+        "note": line(state.note, 300),
         "state": state.conversation_state,
         "alive": state.alive,
         "can_continue": state.can_continue,

@@ -84,9 +84,15 @@ class CellOutput:
         self.state = reduce(self.state, event)
         self._changed.set()
 
-    def set_model(self, model: str) -> None:
-        self.state = replace(self.state, model=model)
+    def set_facts(self, *, model: str, confined: bool) -> None:
+        """What the header says of the round: which model answers, and whether the sandbox holds."""
+        self.state = replace(self.state, model=model, confined=confined)
         self._changed.set()
+
+    def set_note(self, note: str) -> None:
+        if self.state.note != note:
+            self.state = replace(self.state, note=note)
+            self._changed.set()
 
     def offer_continue(self, offered: bool) -> None:
         if self.state.can_continue != offered:

@@ -34,6 +34,7 @@ class RecordWords:
         since = view["since"]
         seconds = view["seconds"] + (max(0.0, view["now"] - since) if since is not None else 0.0)
         demo = [strings["demo_tag"]] if view["demo"] else []
+        demo += [strings["no_sandbox"]] if view["confined"] is False else []
         return [view["model"] or strings["model_unknown"], *demo, duration_text(seconds), *self.usage(view)]
 
     def word(self, key: str, alive: bool) -> str:

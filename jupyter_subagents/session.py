@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ from typing import Any
 from easyagent import AgentConfig, AgentDefinition, AgentRegistry, Conversation, Endpoints, Setup, open_model
 from easyagent.models import (
     TERMINATED,
+    AgentEvent,
     ModelSettings,
     RoundEnded,
+    Started,
     Stop,
 )
 from easyagent.models.conversation import ConversationRecord
@@ -22,8 +23,6 @@ from easyagent.subagents import Launcher, SubAgentRun
 from easyagent.tools.base import SubAgentRequest
 from jupyter_subagents.outputs import CellOutput
 from jupyter_subagents.routing import Routing
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,15 +206,20 @@ class Session:
                 label=self.label,
                 workspace=self.workspace,
                 open_model=open_model,
-                on_event=self.routing.show,
+                on_event=self._show,
                 launcher=self._launcher,
                 notebook=self._notebook,
                 earlier=earlier,
             )
         self.routing.add(output)
-        output.set_model(setup.settings.name)
+        output.set_facts(model=setup.settings.name, confined=setup.confined)
         output.start()
         return self.conversation
+
+    def _show(self, event: AgentEvent) -> None:
+        self.routing.show(event)
+        if self._launcher.note and isinstance(event, Started):
+            self.outputs[-1].set_note(self._launcher.note)
 
     def _tidy(self) -> None:
         if self.conversation is not None:

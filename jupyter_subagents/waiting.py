@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
@@ -16,6 +17,7 @@ from easyagent.plain_text import one_line
 
 Result = TypeVar("Result")
 TICK_SECONDS = 0.25
+_logger = logging.getLogger(__name__)
 CLEAN_UP_SECONDS = 5.0
 
 
@@ -34,6 +36,9 @@ def one_sentence() -> Generator[None, None, None]:
     except OSError as error:
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""
         raise UsageError(one_line(f"%agent: {where}{error.strerror or error}.")) from None
+    except Exception as error:  # no traceback for who did not write the code: the log has it
+        _logger.info("a fault", exc_info=True)
+        raise UsageError(one_line(f"%agent: a fault of the program: {type(error).__name__}: {error}")) from None
 
 
 def _seen(future: asyncio.Future[Any]) -> None:

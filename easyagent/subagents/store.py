@@ -239,6 +239,9 @@ def archive_earlier_record(workspace: Path, job: SubAgentJob) -> None:
         directory = _snapshots(workspace, job, create=False)
     except FileNotFoundError:
         return
+    except OSError:
+        _clear_the_way(workspace, job)
+        return
     with directory:
         if directory.has("conversations.json"):
             number = 1

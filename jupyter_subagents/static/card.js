@@ -21,6 +21,7 @@
  * }} Agent
  * @typedef {{
  *   now: number, heartbeat: number, label: string, model: string, demo: boolean, state: string, alive: boolean,
+ *   confined: boolean | null, note: string,
  *   can_continue: boolean, since: number | null, seconds: number, usage: Usage, retry: Retry, agents: Agent[],
  *   questions: Question[],
  * }} State
@@ -299,6 +300,7 @@ class Header {
     this.model = make("span", "model", this.facts);
     this.demo = make("span", "demo", this.facts);
     this.demo.textContent = strings.demo_tag;
+    this.sandbox = make("span", "sandbox", this.facts);
     this.elapsed = make("span", "elapsed", this.facts);
     this.usage = make("span", "usage", this.facts);
     const buttons = make("div", "buttons", this.root);
@@ -308,6 +310,8 @@ class Header {
     this.next.title = strings.continue_title;
     this.next.addEventListener("click", () => model.send({ type: "continue" }));
     this.stop = new StopButton(buttons, strings, strings.stop_all_title, () => model.send({ type: "stop_all" }));
+    this.note = make("div", "retry", parent);
+    this.note.hidden = true;
     this.retry = make("div", "retry", parent);
     // Until the first state there is nothing to say and nothing to press.
     for (const element of [this.facts, this.next, this.retry]) element.hidden = true;
@@ -322,6 +326,11 @@ class Header {
     setText(this.label, fill(strings.conversation, { label: state.label }));
     setText(this.model, state.model || strings.model_unknown);
     show(this.demo, state.demo);
+    show(this.sandbox, state.confined === false); // said where it is missing: that is what must be known
+    setText(this.sandbox, strings.no_sandbox);
+    this.sandbox.title = strings.no_sandbox_title;
+    setText(this.note, state.note);
+    show(this.note, state.note !== "");
     setText(this.usage, usageTexts(strings, state).join(" · "));
     show(this.next, state.can_continue);
     setText(this.retry, retryText(strings, state.retry));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,10 +107,14 @@ def test_snapshots_and_their_archive_do_not_leave_the_deliverables(tmp_path: Pat
     (tmp_path / "out" / "a").mkdir(parents=True)
     (tmp_path / "out" / "a" / ".subagent").symlink_to(victim)
     for write in (lambda: write_snapshot(tmp_path, job, {}), lambda: archive_earlier_record(tmp_path, job)):
-        with pytest.raises(OSError):
-            write()
-    assert untouched(victim)
-    (tmp_path / "out" / "a" / ".subagent").unlink()
+        write()
+        assert untouched(victim)
+        record = tmp_path / "out" / "a" / ".subagent"
+        assert not record.is_symlink()  # what stood in the way is kept under another name
+        shutil.rmtree(record, ignore_errors=True)
+        record.symlink_to(victim)
+    assert sum(path.is_symlink() for path in (tmp_path / "out" / "a").iterdir()) == 3
+    record.unlink()
     archive_earlier_record(tmp_path, job)  # nothing there: nothing to do
     for content in ({"run": 1}, {"run": 2}):
         write_snapshot(tmp_path, job, content)

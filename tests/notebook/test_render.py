@@ -125,7 +125,7 @@ def test_chinese_text() -> None:
 
 def test_clean_text_strips_what_is_unseen() -> None:
     hidden = "a\x1b[31mb\x1b[0m\x1b]0;title\x07c\x00\x08\u202ed\u2066e\U000e0041f\ud800g\x9b1mh"
-    assert clean_text(hidden) == "abcdefg1mh"
+    assert clean_text(hidden) == "abcdefgh"
     assert clean_text("a\tb\r\nc\rd\u2028e") == "a\tb\nc\nd\ne"
     assert clean_text("👩‍🔬 ё 漢") == "👩‍🔬 ё 漢"
     to_html("\ud800 \udfff").encode()

@@ -21,6 +21,7 @@ from easyagent.models import ModelSettings
 from easyagent.sandbox import enforcement
 from easyagent.subagents import HostLauncher, SubAgentManager
 from easyagent.subagents.reservations import Scope
+from easyagent.testing.bench import deny
 from easyagent.tools.base import SubAgentRequest
 
 
@@ -38,7 +39,7 @@ async def main(base_url: str, workspace: str, count: int, timeout_seconds: float
         timeout_seconds=timeout_seconds,
         confined=enforcement().confined,
     )
-    manager = SubAgentManager(scope, emit=lambda event: None, notify=lambda notice: None, launcher=launcher)
+    manager = SubAgentManager(scope, emit=lambda event: None, notify=lambda notice: None, launcher=launcher, ask=deny)
     runs = []
     for number in range(1, count + 1):
         request = SubAgentRequest(agent_id=number, summary="Count", task="Count.", run_in_background=True)

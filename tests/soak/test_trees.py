@@ -14,7 +14,7 @@ from easyagent.models import TERMINATED, TIME_IS_UP, AgentExit
 from easyagent.subagents import HostLauncher, RunStore
 from easyagent.testing import FakeOpenAI, call, calls, hang, hostile
 from easyagent.testing.bench import settings_of
-from easyagent.testing.launcher_contract import StartedAgent, make_job
+from easyagent.testing.launcher_contract import StartedAgent, lives, make_job
 
 PROCESSES = {"tree of 16": 16, "double fork": 1}
 CHANGING = ("pid hopper", "TERM ignored")
@@ -72,7 +72,7 @@ def settled(agent_pid: int, kind: str) -> int:
     counts = [0]
 
     def stands() -> bool:
-        counts.append(sum(process.status() != psutil.STATUS_ZOMBIE for process in agent.children(recursive=True)) + 1)
+        counts.append(sum(lives(process.pid) for process in agent.children(recursive=True)) + 1)
         return len(counts) > 5 and len(set(counts[-5:])) == 1
 
     if kind not in CHANGING:
