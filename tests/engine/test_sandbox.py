@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from easyagent.permissions import Grants
-from easyagent.sandbox import command_policy, enforcement
+from easyagent.sandbox import command_policy, enforcement, limits
 from easyagent.tools.base import StatsCounter, ToolContext, ToolResult
 from easyagent.tools.builtin.command import end_commands, run_command
 
@@ -179,6 +180,58 @@ def test_what_work_needs_goes_on_inside(house: House, command: str, expected: st
     result = run(house.context(confined=True, level="ask"), command)
     assert result.ok, result.content
     assert expected in result.content
+
+
+HOME_DRIVER = """
+import asyncio, shutil, sys
+from pathlib import Path
+from easyagent.permissions import Grants
+from easyagent.tools.base import ToolContext
+from easyagent.tools.builtin.command import run_command
+workspace = Path(sys.argv[1])
+for command in (sys.executable, "python"):
+    context = ToolContext(
+        workspace=workspace, language="en", grants=Grants("ask", {}, owns_roots=True, confined=True),
+        roots=(workspace / "out",), temporary=workspace.parent / "temporary",
+    )
+    code = "import pydantic, sys; print(sys.prefix)"
+    result = asyncio.run(run_command.run(command=f"{command} -c '{code}'; cat {workspace.parent}/secret", ctx=context))
+    print(result.content)
+"""
+
+
+def test_an_environment_in_a_hidden_folder_of_the_home_still_starts(tmp_path: Path) -> None:
+    """Where `python -m venv ~/.venv` puts it; what lies beside it in the home stays closed."""
+    home, workspace = tmp_path / "home", tmp_path / "home" / "project"
+    workspace.mkdir(parents=True)
+    (home / "secret").write_text("the secret")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / ".venv")], check=True)
+    packages = next(iter(sorted((home / ".venv" / "lib").iterdir()))) / "site-packages"
+    root = Path(__file__).parents[2]
+    (packages / "linked.pth").write_text(f"{sysconfig.get_path('purelib')}\n{root}\n")
+    environment = {**os.environ, "HOME": str(home), "PATH": f"{home}/.venv/bin:/usr/bin:/bin"}
+    done = subprocess.run(
+        [home / ".venv" / "bin" / "python", "-c", HOME_DRIVER, str(workspace)],
+        env=environment, capture_output=True, text=True, check=True, cwd=workspace,
+    )  # fmt: skip
+    assert done.stdout.count(f"{home}/.venv\n") == 2 and "the secret" not in done.stdout
+    assert done.stdout.count("Permission denied") == 2
+
+
+def test_limits_hold_a_command_that_asks_for_too_much(house: House) -> None:
+    program = (
+        "import resource as r; print([r.getrlimit(n)[0] for n in (r.RLIMIT_NOFILE, r.RLIMIT_FSIZE, r.RLIMIT_CORE)])"
+    )
+    context = house.context(confined=True)
+    assert f"[{limits.OPEN_FILES}, {limits.FILE_BYTES}, 0]" in run(context, f"{sys.executable} -c '{program}'").content
+    score = run(house.context(confined=True), "cat /proc/self/oom_score_adj").content
+    assert score.splitlines()[-1] == str(limits.OUT_OF_MEMORY_SCORE)
+    full = run(house.context(confined=True), f"truncate -s {limits.FILE_BYTES + 1} sub_agent_results/agent_1/huge")
+    assert not full.ok
+    fits = run(house.context(confined=True), f"truncate -s {limits.FILE_BYTES} sub_agent_results/agent_1/huge")
+    assert fits.ok  # sparse: it takes no room
+    many = f"{sys.executable} -c 'import os; [os.open(\"/dev/null\", 0) for _ in range({limits.OPEN_FILES})]'"
+    assert "Too many open files" in run(house.context(confined=True), many).content
 
 
 def test_a_confined_command_needs_no_consent_and_an_unconfined_one_does(house: House) -> None:
