@@ -8,11 +8,11 @@ import os
 import socket
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pydantic
 import pytest
 
 from easyagent.permissions import Grants
@@ -208,7 +208,7 @@ def test_an_environment_in_a_hidden_folder_of_the_home_still_starts(tmp_path: Pa
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / ".venv")], check=True)
     packages = next(iter(sorted((home / ".venv" / "lib").iterdir()))) / "site-packages"
     root = Path(__file__).parents[2]
-    (packages / "linked.pth").write_text(f"{sysconfig.get_path('purelib')}\n{root}\n")
+    (packages / "linked.pth").write_text(f"{Path(pydantic.__file__).parents[1]}\n{root}\n")
     environment = {**os.environ, "HOME": str(home), "PATH": f"{home}/.venv/bin:/usr/bin:/bin"}
     done = subprocess.run(
         [home / ".venv" / "bin" / "python", "-c", HOME_DRIVER, str(workspace)],
