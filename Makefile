@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run lab test check format clean
+.PHONY: run lab test soak bench check format clean
 
 run: $(VENV)/lab.stamp
 	@$(BIN)/python -m jupyter_subagents.execute notebooks/01_quickstart.ipynb
@@ -17,6 +17,14 @@ lab: $(VENV)/lab.stamp
 
 test: $(VENV)/test.stamp chromium
 	$(BIN)/python -m pytest
+
+# The long forms of tests/soak; `make soak SOAK=10` multiplies them. Prints the counts reached.
+SOAK ?= 1
+soak: $(VENV)/test.stamp
+	SOAK=$(SOAK) $(BIN)/python -m pytest tests/soak --timeout=2400
+
+bench: $(VENV)/test.stamp
+	$(BIN)/python benchmarks/start.py
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

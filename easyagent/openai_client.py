@@ -49,6 +49,7 @@ def _ssl_context(trust_env: bool, cert_file: str | None, cert_dir: str | None) -
 
 def warm_up() -> None:
     """Load the client and what its first request would load, for processes that are forked from this one."""
+    import anyio._backends._asyncio  # noqa: F401  # anyio looks for its back end at the first request
     import openai
 
     client = open_client("https://127.0.0.1/v1", NO_KEY, None, 0)

@@ -10,16 +10,15 @@ watches the kernel by its pidfd first and by the control socket second: a forked
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from pathlib import Path
 
 from easyagent.batch.keeper import Keeper, become
+from easyagent.batch.warm import warm_up
 from easyagent.models.host import AgentRefused, StartAgent
 from easyagent.processes import name_process
 from easyagent.sandbox import subreaper
@@ -104,26 +103,12 @@ def _keep(request: StartAgent, stdin: int, stdout: int, control: int, kernel: in
     os.environ.clear()
     os.environ.update(request.environment)
     with socket.socket(fileno=control) as connection:
-        try:
-            keeper = Keeper(Path(request.job_file), connection, kernel)
-        except (OSError, ValueError) as error:
-            connection.sendall(AgentRefused(error=f"the job cannot be read: {error}").line())
-            return 0
-        keeper.keep(stdin, stdout)
+        Keeper(request, connection, kernel).keep(stdin, stdout)
     return 0
 
 
 def _null() -> int:
     return os.open(os.devnull, os.O_RDWR)
-
-
-def warm_up() -> None:
-    """Load what every agent needs, before the first fork; what is loaded then is shared."""
-    from easyagent.openai_client import warm_up as load_client
-
-    load_client()
-    gc.collect()
-    gc.freeze()  # the collector would touch, and thereby copy, every page in every child
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from easyagent.batch.worker import EXIT_PARENT_GONE, run_job
 from easyagent.models import KERNEL_GONE, TIME_IS_UP, AgentExit, KillReceipt, Stop, SubAgentJob
-from easyagent.models.host import AgentGone, AgentRefused, AgentStarted, StopAgent, ToKeeper
+from easyagent.models.host import AgentGone, AgentRefused, AgentStarted, StartAgent, StopAgent, ToKeeper
 from easyagent.processes import name_process
 from easyagent.sandbox import subreaper
 from easyagent.subagents.ending import record_end
@@ -31,11 +31,11 @@ MAX_CONTROL_BYTES = 65536
 class Keeper:
     """Starts one agent and stays until nothing of it lives and its end is on disk."""
 
-    def __init__(self, job_file: Path, control: socket.socket, kernel: int) -> None:
-        self._job_file, self._control, self._kernel = job_file, control, kernel
-        self._job = SubAgentJob.model_validate_json(job_file.read_bytes())
+    def __init__(self, request: StartAgent, control: socket.socket, kernel: int) -> None:
+        self._job_file, self._workspace = Path(request.job_file), Path(request.workspace)
+        self._control, self._kernel = control, kernel
         self._started = time.monotonic()
-        self._deadline = self._started + self._job.timeout_seconds
+        self._deadline = self._started + request.timeout_seconds
         self._held_at: float | None = None
         self._kill_at: float | None = None
         self._stop: Stop | None = None
@@ -65,13 +65,14 @@ class Keeper:
             self._stop = KERNEL_GONE  # the agent saw it first
         ended = self._exit(KillReceipt(processes_killed=len(killed), still_alive=left))
         try:
-            record_end(RunStore(Path(self._job.workspace)), self._job, ended)
+            job = SubAgentJob.model_validate_json(self._job_file.read_bytes())
+            record_end(RunStore(self._workspace), job, ended)
         except Exception:  # then the kernel records it, and says so
             traceback.print_exc()
         self._say(AgentGone(exit=ended).line())
 
     def _fork(self, stdin: int, stdout: int) -> int:
-        os.chdir(self._job.workspace)
+        os.chdir(self._workspace)
         errors = os.open(self._job_file.with_name("stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         keeper = os.getpid()
         pid = os.fork()

@@ -20,6 +20,8 @@ class StartAgent(_Message):
     """To the host, with three descriptors: the agent's stdin and stdout, and its keeper's end of the control socket."""
 
     job_file: str
+    workspace: str
+    timeout_seconds: float
     environment: dict[str, str]
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from easyagent.models import AgentDefinition
 
 Language = Literal["zh", "en"]
+LANGUAGES: tuple[Language, ...] = ("zh", "en")
 
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")

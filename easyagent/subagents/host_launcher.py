@@ -51,7 +51,7 @@ class HostLauncher:
     async def start(self, job: SubAgentJob, job_file: Path, settings: ModelSettings) -> Handle:
         if self._plain is None:
             try:
-                return await self._fork(job_file, settings)
+                return await self._fork(job, job_file, settings)
             except HostUnavailable as reason:
                 self.note = f"Sub-agents start as plain processes: {reason}."
                 self._plain = LocalLauncher()
@@ -62,12 +62,18 @@ class HostLauncher:
         if host is not None:
             await host.aclose()
 
-    async def _fork(self, job_file: Path, settings: ModelSettings) -> Handle:
+    async def _fork(self, job: SubAgentJob, job_file: Path, settings: ModelSettings) -> Handle:
         async with self._starting:
             if self._host is None or not self._host.alive:
                 self._host = await _Host.start()
             host = self._host
-        return await HostHandle.start(host, job_file, settings)
+        request = StartAgent(
+            job_file=str(job_file),
+            workspace=job.workspace,
+            timeout_seconds=job.timeout_seconds,
+            environment=agent_environment(),
+        )
+        return await HostHandle.start(host, request, settings)
 
 
 class _Host:
@@ -145,12 +151,11 @@ class HostHandle:
         self._exit = asyncio.create_task(self._await_exit())
 
     @classmethod
-    async def start(cls, host: _Host, job_file: Path, settings: ModelSettings) -> HostHandle:
+    async def start(cls, host: _Host, request: StartAgent, settings: ModelSettings) -> HostHandle:
         """Raises HostUnavailable where the host is gone, OSError where it has no process to give."""
         loop = asyncio.get_running_loop()
         (stdin_theirs, stdin_ours), (stdout_ours, stdout_theirs) = os.pipe(), os.pipe()
         ours, theirs = socket.socketpair()
-        request = StartAgent(job_file=str(job_file), environment=agent_environment())
         try:
             host.ask(request, [stdin_theirs, stdout_theirs, theirs.fileno()])
         except OSError as error:

@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, get_type_hints
 
@@ -157,8 +158,7 @@ class Tool:
 
     def schema(self, language: Language) -> dict[str, Any]:
         """The tool in chat-completions form."""
-        parameters = _without_titles(self.arguments.model_json_schema())
-        parameters.pop("description", None)
+        parameters = _parameters(self.arguments)
         function = {"name": self.name, "description": self.description(language), "parameters": parameters}
         return {"type": "function", "function": function}
 
@@ -251,6 +251,14 @@ def _model_of(name: str, function: Callable[..., Any]) -> type[BaseModel]:
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[parameter.name] = (hints.get(parameter.name, Any), default)
     return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+@cache
+def _parameters(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The schema of an argument model, made once: it is part of every request, and nobody changes it."""
+    parameters: dict[str, Any] = _without_titles(arguments.model_json_schema())
+    parameters.pop("description", None)
+    return parameters
 
 
 def _without_titles(schema: Any) -> Any:

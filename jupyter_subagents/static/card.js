@@ -404,7 +404,6 @@ function render({ model, el }) {
   const header = new Header(root, strings, model);
   const asked = make("ol", "questions", root);
   asked.hidden = true;
-  asked.setAttribute("aria-live", "polite");
   /** @type {Map<number, QuestionRow>} */
   const questions = new Map();
   const list = make("ol", "agents", root);
