@@ -134,6 +134,11 @@ class Kernel:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
+    def restart(self) -> None:
+        """As a front end's Restart does; returns once the new kernel answers."""
+        self._manager.restart_kernel(now=False)
+        self._client.wait_for_ready(timeout=60)
+
     def shut_down(self) -> None:
         self._manager.shutdown_kernel(now=False)
 
