@@ -55,6 +55,7 @@ class Session:
         """Prompts whose round has not ended."""
         self._cells: dict[CellOutput, asyncio.Task[Any]] = {}
         """What each cell waits for, by its output."""
+        self._withdrawn: set[CellOutput] = set()
 
     @property
     def outputs(self) -> list[CellOutput]:
@@ -77,6 +78,9 @@ class Session:
         endpoint can be had; a round that fails says so in what is returned."""
         asking = asyncio.current_task()
         assert asking is not None
+        if output in self._withdrawn:
+            output.finish()
+            raise asyncio.CancelledError
         self._asking.add(asking)
         self._cells[output] = asking
         try:
@@ -136,6 +140,8 @@ class Session:
         waiting = self._cells.get(output)
         if waiting is not None:
             waiting.cancel()
+        else:  # an interrupt can overtake the prompt, which was handed over just before
+            self._withdrawn.add(output)
 
     async def settled(self) -> None:
         """Return when every prompt has had its round, no sub-agent lives and no round will start by itself."""
