@@ -8,8 +8,10 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from easyagent.builtin_agents import GENERAL_AGENT
 from easyagent.directory import Directory
 from easyagent.journal import Journal
 from easyagent.models import AgentEvent, SubAgentStatus, TurnStarted
@@ -20,6 +22,7 @@ from easyagent.testing.launcher_contract import make_job
 
 BUSY_SECONDS = 0.4
 """An agent of this test is killed within this time: it works without a pause all the while."""
+BUSY = replace(GENERAL_AGENT, max_iterations=None)
 LONG = "x" * 20_000
 CALLS = calls(call("write_file", path="out/a.txt", content=LONG), call("list_files"), text=LONG)
 
@@ -41,7 +44,7 @@ def test_a_killed_agent_loses_nothing_that_it_said(tmp_path: Path, times: Callab
             await launcher.aclose()
 
     async def kill_one(fake: FakeOpenAI, launcher: HostLauncher, workspace: Path, after_seconds: float) -> None:
-        store, job = RunStore(workspace), make_job(workspace=str(workspace))
+        store, job = RunStore(workspace), make_job(workspace=str(workspace), definition=BUSY)
         handle = await launcher.start(job, store.create(job), settings_of(fake))
         asyncio.get_running_loop().call_later(after_seconds, os.kill, handle.pid, signal.SIGKILL)
         said: list[AgentEvent] = [event async for event in handle.events()]

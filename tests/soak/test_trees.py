@@ -16,7 +16,10 @@ from easyagent.testing import FakeOpenAI, call, calls, hang, hostile
 from easyagent.testing.bench import settings_of
 from easyagent.testing.launcher_contract import StartedAgent, lives, make_job
 
-PROCESSES = {"tree of 16": 16, "double fork": 1}
+PROCESSES = {"tree of 16": 16, "own subreaper": 2, "respawner": 2}
+"""How many processes with the tag a kind becomes, where it is more than one."""
+SLEEPERS = {"plain": 1, "setsid": 2, "nohup": 1, "clean environment": 1, "stopped": 1, "pipe holder": 1}
+"""How many `sleep` programs the kinds made of shells end in."""
 CHANGING = ("pid hopper", "TERM ignored")
 """Kinds whose processes change all the time: how many there were cannot be counted from outside."""
 
@@ -73,11 +76,20 @@ def settled(agent_pid: int, kind: str) -> int:
 
     def stands() -> bool:
         counts.append(sum(lives(process.pid) for process in agent.children(recursive=True)) + 1)
-        return len(counts) > 5 and len(set(counts[-5:])) == 1
+        sleepers = sum(name_of(process) == "sleep" for process in agent.children(recursive=True))
+        return sleepers >= SLEEPERS.get(kind, 0) and len(set(counts[-5:])) == 1 < len(counts) - 4
 
     if kind not in CHANGING:
         hostile.until(stands)
     return counts[-1]
+
+
+def name_of(process: psutil.Process) -> str:
+    """Its name; empty where it has ended meanwhile."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
 
 
 def check_receipt(ended: AgentExit, tree: int, kind: str) -> None:
