@@ -50,14 +50,16 @@ async def measure(fake: FakeOpenAI, launcher: Launcher, workspace: Path) -> list
 
 
 async def weigh(fake: FakeOpenAI, launcher: HostLauncher, workspace: Path) -> float:
-    """Megabytes that each agent beyond the first adds to all that hangs below the host."""
+    """Megabytes that each agent beyond the first adds to this process, the host and all that hangs below it."""
     handles, weights = [], []
     for number in range(AGENTS + 1):
         _, handle = await start_one(fake, launcher, workspace, 20 + number)
         handles.append(handle)
         assert launcher.host_pid is not None
         host = psutil.Process(launcher.host_pid)
-        weights.append(sum(process.memory_full_info().pss for process in [host, *host.children(recursive=True)]))
+        weights.append(
+            sum(process.memory_full_info().pss for process in [psutil.Process(), host, *host.children(recursive=True)])
+        )
     await asyncio.gather(*(handle.terminate(TERMINATED, 0.0) for handle in handles))
     return (weights[-1] - weights[0]) / AGENTS / 1e6
 

@@ -100,10 +100,7 @@ class Host:
 
 
 def _keep(request: StartAgent, stdin: int, stdout: int, control: int, kernel: int) -> int:
-    os.environ.clear()
-    os.environ.update(request.environment)
-    with socket.socket(fileno=control) as connection:
-        Keeper(request, connection, kernel).keep(stdin, stdout)
+    Keeper(request, control, kernel).keep(stdin, stdout)
     return 0
 
 

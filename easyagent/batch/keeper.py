@@ -2,6 +2,8 @@
 
 The host forks one for each agent (Linux). It is the subreaper of all that the agent starts, holds the deadline on the
 monotonic clock, and watches the kernel; so all of this holds while the kernel computes, stands still or is gone.
+
+One stands beside every agent, so it runs as little Python as it can: each page that it touches is a page copied.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import Any
 
 from easyagent.batch.worker import EXIT_PARENT_GONE, run_job
 from easyagent.models import KERNEL_GONE, TIME_IS_UP, AgentExit, KillReceipt, Stop, SubAgentJob
-from easyagent.models.host import AgentGone, AgentRefused, AgentStarted, StartAgent, StopAgent, ToKeeper
+from easyagent.models.host import AgentGone, AgentRefused, StartAgent, StopAgent, ToKeeper
 from easyagent.processes import name_process
 from easyagent.sandbox import subreaper
 from easyagent.subagents.ending import record_end
@@ -31,8 +32,8 @@ MAX_CONTROL_BYTES = 65536
 class Keeper:
     """Starts one agent and stays until nothing of it lives and its end is on disk."""
 
-    def __init__(self, request: StartAgent, control: socket.socket, kernel: int) -> None:
-        self._job_file, self._workspace = Path(request.job_file), Path(request.workspace)
+    def __init__(self, request: StartAgent, control: int, kernel: int) -> None:
+        self._request = request
         self._control, self._kernel = control, kernel
         self._started = time.monotonic()
         self._deadline = self._started + request.timeout_seconds
@@ -49,7 +50,6 @@ class Keeper:
         """From the agent's first moment to its recorded end."""
         name_process("easyagent-keep")
         subreaper.become_subreaper()
-        wake = subreaper.wake_on_child()
         try:
             self._agent = self._fork(stdin, stdout)
         except OSError as error:
@@ -57,34 +57,49 @@ class Keeper:
             return
         os.close(stdin)
         os.close(stdout)
-        self._say(AgentStarted(pid=self._agent).line())
-        self._watch(wake)
+        self._say(b'{"type":"started","pid":%d}\n' % self._agent)  # AgentStarted, spelled out
+        self._watch()
         killed, left = subreaper.kill_below(self._collect)
         killed |= self._found
         if self._stop is None and (self._exit_code == EXIT_PARENT_GONE or _readable(self._kernel)):
             self._stop = KERNEL_GONE  # the agent saw it first
         ended = self._exit(KillReceipt(processes_killed=len(killed), still_alive=left))
         try:
-            job = SubAgentJob.model_validate_json(self._job_file.read_bytes())
-            record_end(RunStore(self._workspace), job, ended)
+            self._take_environment()
+            job = SubAgentJob.model_validate_json(Path(self._request.job_file).read_bytes())
+            record_end(RunStore(Path(self._request.workspace)), job, ended)
         except Exception:  # then the kernel records it, and says so
             traceback.print_exc()
         self._say(AgentGone(exit=ended).line())
 
     def _fork(self, stdin: int, stdout: int) -> int:
-        os.chdir(self._workspace)
-        errors = os.open(self._job_file.with_name("stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        os.chdir(self._request.workspace)
+        job_file = self._request.job_file
+        log = os.path.join(os.path.dirname(job_file), "stderr.log")
+        errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         keeper = os.getpid()
         pid = os.fork()
         if pid == 0:
-            become(lambda: run_job(str(self._job_file)), keeper, (stdin, stdout, errors))
+            become(lambda: self._run(job_file), keeper, (stdin, stdout, errors))
         os.close(errors)
         return pid
 
-    def _watch(self, wake: int) -> None:
+    def _run(self, job_file: str) -> int:
+        """In the agent's process."""
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        self._take_environment()
+        return run_job(job_file, kept=True)
+
+    def _take_environment(self) -> None:
+        if os.environ != self._request.environment:
+            os.environ.clear()
+            os.environ.update(self._request.environment)
+
+    def _watch(self) -> None:
         """Wait for what ends the agent: itself, a stop, its deadline, or the kernel's end."""
-        poll = select.poll()
-        for descriptor in (wake, self._kernel, self._control.fileno()):
+        poll, wake = select.poll(), os.pidfd_open(self._agent)
+        for descriptor in (wake, self._kernel, self._control):
             poll.register(descriptor, select.POLLIN)
         while True:
             subreaper.reap(self._collect)
@@ -95,9 +110,7 @@ class Keeper:
                 self._stop = self._stop or TIME_IS_UP
                 return
             ready = {descriptor for descriptor, _ in poll.poll(self._milliseconds(now))}
-            if wake in ready:
-                os.read(wake, 512)
-            if self._control.fileno() in ready and not self._obey():
+            if self._control in ready and not self._obey():
                 ready.add(self._kernel)
             if self._kernel in ready:
                 self._stop = self._stop or KERNEL_GONE
@@ -112,7 +125,7 @@ class Keeper:
 
     def _obey(self) -> bool:
         """Take the kernel's messages; False where it has closed its end."""
-        data = self._control.recv(MAX_CONTROL_BYTES)
+        data = os.read(self._control, MAX_CONTROL_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             message = ToKeeper.validate_json(line)
@@ -146,7 +159,8 @@ class Keeper:
 
     def _say(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # the kernel is gone
-            self._control.sendall(line)
+            while line:
+                line = line[os.write(self._control, line) :]
 
 
 def become(work: Callable[[], int], parent: int, standard: tuple[int, int, int], keep: tuple[int, ...] = ()) -> None:
@@ -154,8 +168,6 @@ def become(work: Callable[[], int], parent: int, standard: tuple[int, int, int],
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
         for target, descriptor in enumerate(standard):
             os.dup2(descriptor, target)
         _close_all_but({0, 1, 2, *keep})
@@ -169,7 +181,7 @@ def become(work: Callable[[], int], parent: int, standard: tuple[int, int, int],
 
 
 def _close_all_but(kept: set[int]) -> None:
-    for descriptor in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor not in kept:
             with contextlib.suppress(OSError):  # the listing's own
                 os.close(descriptor)

@@ -12,7 +12,7 @@ from pathlib import Path
 from easyagent.builtin_agents import GENERAL_AGENT
 from easyagent.chat import Messages
 from easyagent.llm import EndpointModel
-from easyagent.openai_client import warm_up as load_client
+from easyagent.openai_client import rehearsal
 from easyagent.openai_server import ChatReply, ChatRequest, OpenAIServer
 from easyagent.prices import price_usd
 from easyagent.prompts import LANGUAGES, system_prompt
@@ -21,9 +21,9 @@ from easyagent.tools.toolbox import Toolbox
 
 def warm_up() -> None:
     """Load the client, make one request to a server in this process, build prompts and schemas, and freeze it all."""
-    load_client()
     price_usd("gpt-4o", "https://api.openai.com/v1", 1, 1, 0)  # reads the table of prices
-    asyncio.run(_one_request())
+    with rehearsal():
+        asyncio.run(_one_request())
     assert threading.active_count() == 1, "a thread would be lost in every fork"
     gc.collect()
     gc.freeze()  # the collector would touch, and thereby copy, every page in every child
@@ -46,5 +46,4 @@ async def _one_request() -> None:
                 messages, toolbox.schemas(language), on_text=lambda text: None, on_retry=lambda reason, wait: None
             )
     finally:
-        await model.aclose()
         await server.aclose()

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import os
-import queue
 import shutil
 import signal
 import sys
@@ -18,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from easyagent.batch.controls import KeptControls, WatchedControls
 from easyagent.batch.opening import opening_messages
 from easyagent.batch.questions import Questions
 from easyagent.directory import Directory
@@ -37,7 +37,7 @@ from easyagent.models import (
     TextDelta,
 )
 from easyagent.permissions import Access, Grants
-from easyagent.processes import ParentWatch, kill_tree, name_process, start_time
+from easyagent.processes import kill_tree, name_process, start_time
 from easyagent.prompts import Language
 from easyagent.sandbox import agent_policy, temporary_directory
 from easyagent.sandbox.confine import confine
@@ -54,7 +54,8 @@ EXIT_PARENT_GONE = 75
 class Worker:
     """Runs one job. Everything it says goes through `_emit`."""
 
-    def __init__(self, job_file: str) -> None:
+    def __init__(self, job_file: str, *, kept: bool) -> None:
+        self._kept = kept
         self._started = time.monotonic()
         self._run_directory = Path(job_file).resolve().parent
         self._job = SubAgentJob.model_validate_json(Path(job_file).read_bytes())
@@ -69,7 +70,6 @@ class Worker:
         self._record = JournalSummary()
         self._snapshot_at = 0.0
         self._inbox = Inbox()
-        self._controls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[Outcome] | None = None
         self._stop_asked = False
@@ -80,11 +80,10 @@ class Worker:
         name_process(f"easyagent-{self._job.agent_id}")
         signal.signal(signal.SIGTERM, lambda *_: self._on_stop())
         self._confine()
-        watch = ParentWatch(self._on_line, self._on_parent_gone, parent_pid=os.getppid())
         self._emit(Started(pid=os.getpid(), began=start_time(os.getpid()), agent=self._job.definition.name))
         self._write_snapshot()
-        watch.start()
-        settings = ModelSettings.model_validate_json(self._controls.get())
+        self._controls = KeptControls() if self._kept else WatchedControls(self._on_parent_gone)
+        settings = ModelSettings.model_validate_json(self._controls.first())
         try:
             outcome = asyncio.run(self._main(settings))
         finally:
@@ -119,7 +118,7 @@ class Worker:
         self._work = asyncio.create_task(self._converse(settings))
         if self._stop_asked:
             self._work.cancel()
-        self._drain_controls()
+        self._controls.watch(self._on_control)
         try:
             return await self._work
         except asyncio.CancelledError:
@@ -233,20 +232,9 @@ class Worker:
         with contextlib.suppress(OSError):  # the journal holds it all, and the owner completes the record and says so
             write_snapshot(self._workspace, self._job, record)
 
-    def _on_line(self, line: bytes) -> None:
-        """In the watching thread: the first line is the settings, the others are controls."""
-        self._controls.put(line)
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended; so has the job
-                self._loop.call_soon_threadsafe(self._drain_controls)
-
-    def _drain_controls(self) -> None:
-        while not self._controls.empty():
-            line = self._controls.get()
-            with contextlib.suppress(
-                ValueError, KeyError, AttributeError
-            ):  # a line that is no control is no reason to die
-                self._obey(json.loads(line))
+    def _on_control(self, line: bytes) -> None:
+        with contextlib.suppress(ValueError, KeyError, AttributeError):  # what is no control is no reason to die
+            self._obey(json.loads(line))
 
     def _obey(self, control: dict[str, Any]) -> None:
         if control.get("type") == "stop":
@@ -274,6 +262,9 @@ class Worker:
         os._exit(EXIT_PARENT_GONE)
 
 
-def run_job(job_file: str) -> int:
-    """Run one job file to its end; the exit code is 0 where it could be told how it ended."""
-    return Worker(job_file).run()
+def run_job(job_file: str, *, kept: bool = False) -> int:
+    """Run one job file to its end; the exit code is 0 where it could be told how it ended.
+
+    `kept`: a keeper sees to it that nothing of the agent outlives the kernel.
+    """
+    return Worker(job_file, kept=kept).run()
