@@ -1,4 +1,4 @@
-"""How fast a sub-agent starts and what it weighs: forked from the host, a plain process, and a bare `import openai`.
+"""How fast a sub-agent starts and what it weighs: forked, spawned, from the spare process; and a bare `import openai`.
 
 `python benchmarks/start.py` prints one JSON object. Times are medians in seconds, from the start of a process to its
 first request at the endpoint; memory is the proportional set size that one more agent adds, its keeper included, in MB.
@@ -28,6 +28,7 @@ from easyagent.testing.launcher_contract import make_job
 ROUNDS = 7
 AGENTS = 5
 MOST_SHARE, MOST_MEGABYTES = 0.1, 12.0
+SPARE_LOADS_SECONDS = 3.0
 
 
 async def start_one(fake: FakeOpenAI, launcher: Launcher, workspace: Path, number: int) -> tuple[float, Handle]:
@@ -41,12 +42,28 @@ async def start_one(fake: FakeOpenAI, launcher: Launcher, workspace: Path, numbe
 
 
 async def measure(fake: FakeOpenAI, launcher: Launcher, workspace: Path) -> list[float]:
+    """Seconds to the first request of each agent after the first, which starts the host, or the spare process."""
     seconds = []
     for number in range(ROUNDS + 1):
         took, handle = await start_one(fake, launcher, workspace, number)
         await handle.terminate(TERMINATED, 0.0)
         seconds.append(took)
-    return seconds[1:]  # the first one starts the host itself
+        if isinstance(launcher, LocalLauncher):
+            await launcher.prepare(workspace)
+            await asyncio.sleep(SPARE_LOADS_SECONDS)
+    await launcher.aclose()
+    return seconds[1:]
+
+
+async def measure_spawned(fake: FakeOpenAI, workspace: Path) -> list[float]:
+    seconds = []
+    for number in range(ROUNDS):
+        launcher = LocalLauncher()  # its first agent is a new process
+        took, handle = await start_one(fake, launcher, workspace, number)
+        await handle.terminate(TERMINATED, 0.0)
+        await launcher.aclose()
+        seconds.append(took)
+    return seconds
 
 
 async def weigh(fake: FakeOpenAI, launcher: HostLauncher, workspace: Path) -> float:
@@ -73,17 +90,19 @@ def import_seconds() -> float:
 async def main() -> dict[str, object]:
     with FakeOpenAI() as fake, tempfile.TemporaryDirectory() as folder:
         fake.script("agents").repeat(hang())
-        host, plain = HostLauncher(), LocalLauncher()
+        workspace, host = Path(folder), HostLauncher()
         imports = [import_seconds() for _ in range(ROUNDS)]
-        forked = await measure(fake, host, Path(folder))
-        spawned = await measure(fake, plain, Path(folder))
-        megabytes = await weigh(fake, host, Path(folder))
+        forked = await measure(fake, HostLauncher(), workspace)
+        spawned = await measure_spawned(fake, workspace)
+        spare = await measure(fake, LocalLauncher(), workspace)
+        megabytes = await weigh(fake, host, workspace)
         await host.aclose()
     bare, fork = statistics.median(imports), statistics.median(forked)
     return {
         "import_openai_seconds": round(bare, 4),
         "host_seconds": round(fork, 4),
         "plain_process_seconds": round(statistics.median(spawned), 4),
+        "spare_process_seconds": round(statistics.median(spare), 4),
         "host_to_import": round(fork / bare, 3),
         "megabytes_an_agent": round(megabytes, 1),
         "holds": fork / bare <= MOST_SHARE and megabytes <= MOST_MEGABYTES,

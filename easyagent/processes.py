@@ -112,7 +112,7 @@ class ParentWatch:
         self, on_line: Callable[[bytes], None], on_gone: Callable[[], None], *, parent_pid: int | None
     ) -> None:
         self._on_line, self._on_gone = on_line, on_gone
-        self._pidfd = _open_pidfd(parent_pid)
+        self._pidfd = open_pidfd(parent_pid)
         self._thread = threading.Thread(target=self._watch, name="parent-watch", daemon=True)
 
     def start(self) -> None:
@@ -139,7 +139,8 @@ class ParentWatch:
         self._on_gone()
 
 
-def _open_pidfd(pid: int | None) -> int | None:
+def open_pidfd(pid: int | None) -> int | None:
+    """A descriptor that is readable once the process has ended; None where the platform has none, or it has ended."""
     if pid is None or not hasattr(os, "pidfd_open"):
         return None
     try:

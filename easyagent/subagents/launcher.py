@@ -162,30 +162,82 @@ class LocalHandle:
 
 
 class LocalLauncher:
-    """Plain processes: `python -m easyagent.batch JOB`, settings and key over stdin. On every platform."""
+    """Plain processes: `python -m easyagent.batch JOB`, settings and key over stdin. On every platform.
+
+    From the first agent on, one process stands ready that has loaded everything and starts the next.
+    """
 
     def __init__(self, note: str = "") -> None:
         self.note = note
+        self._spare: tuple[asyncio.subprocess.Process, dict[str, str]] | None = None
+        """The process that waits for a job, and its environment."""
+        self._preparing: asyncio.Task[None] | None = None
+
+    @property
+    def spare_pid(self) -> int | None:
+        """The process that waits for a job; None where there is none."""
+        return self._spare[0].pid if self._spare else None
 
     async def start(self, job: SubAgentJob, job_file: Path, settings: ModelSettings) -> LocalHandle:
-        with (job_file.parent / "stderr.log").open("wb") as errors:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # the workspace, which is the working directory, must not shadow modules
-                "-m",
-                "easyagent.batch",
-                str(job_file),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                cwd=job.workspace,
-                env=agent_environment(),
-                start_new_session=True,
-                limit=MAX_LINE_BYTES,
-            )
+        process = self._take_spare(job, job_file)
+        if process is None:
+            with (job_file.parent / "stderr.log").open("wb") as errors:
+                process = await _spawn(str(job_file), Path(job.workspace), errors.fileno(), agent_environment())
         assert process.stdin is not None
         process.stdin.write(settings.line() + b"\n")
+        if self._preparing is None or self._preparing.done():
+            self._preparing = asyncio.create_task(self.prepare(Path(job.workspace)))
         return LocalHandle(process, job.timeout_seconds)
 
     async def aclose(self) -> None:
-        pass
+        if self._preparing is not None:
+            await self._preparing
+        if self._spare is not None:
+            process, self._spare = self._spare[0], None
+            await _end_spare(process)
+
+    def _take_spare(self, job: SubAgentJob, job_file: Path) -> asyncio.subprocess.Process | None:
+        """The waiting process with its job, where there is one that lives in the environment of now."""
+        if self._spare is None or not Path(job.workspace).is_dir():
+            return None
+        (process, environment), self._spare = self._spare, None
+        if process.returncode is not None or environment != agent_environment():
+            self._preparing = asyncio.create_task(_end_spare(process))
+            return None
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"job_file": str(job_file), "workspace": job.workspace}).encode() + b"\n")
+        return process
+
+    async def prepare(self, directory: Path) -> None:
+        """Have a process stand ready; it begins in `directory`."""
+        if self._spare is not None:
+            return
+        environment = agent_environment()
+        with contextlib.suppress(OSError):  # then the next one starts as the first did
+            process = await _spawn("--wait", directory, asyncio.subprocess.DEVNULL, environment)
+            self._spare = process, environment
+
+
+async def _spawn(
+    argument: str, directory: Path, errors: int, environment: dict[str, str]
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",  # the workspace, which is the working directory, must not shadow modules
+        "-m",
+        "easyagent.batch",
+        argument,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        cwd=directory,
+        env=environment,
+        start_new_session=True,
+        limit=MAX_LINE_BYTES,
+    )
+
+
+async def _end_spare(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()  # it has no child and nothing to save
+    await process.communicate()  # closes its pipes too
