@@ -37,9 +37,9 @@ class Approvals:
         """What waits for an answer, oldest first."""
         return [entry.request for entry in self._pending.values()]
 
-    async def ask_for_main(self, tool: str, subject: str, rule: str) -> Answer:
+    async def ask_for_main(self, tool: str, subject: str, rule: str, detail: str) -> Answer:
         """Ask on behalf of the main agent; see `easyagent.tools.base.Ask`."""
-        return await self.ask(ApprovalRequested(approval_id=new_id(), tool=tool, subject=subject, rule=rule))
+        return await self.ask(new_request(tool, subject, rule, detail))
 
     async def ask(self, request: ApprovalRequested) -> Answer:
         """Wait for the user's answer, half an hour at most."""
@@ -71,5 +71,7 @@ class Approvals:
         return True
 
 
-def new_id() -> str:
-    return f"approval_{uuid.uuid4().hex[:12]}"
+def new_request(tool: str, subject: str, rule: str, detail: str) -> ApprovalRequested:
+    """A question that has no number yet."""
+    approval_id = f"approval_{uuid.uuid4().hex[:12]}"
+    return ApprovalRequested(approval_id=approval_id, tool=tool, subject=subject, rule=rule, detail=detail)

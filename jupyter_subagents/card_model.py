@@ -31,6 +31,8 @@ class Question:
     tool: str
     subject: str
     rule: str
+    detail: str
+    """What the call would change, a unified diff; empty where the subject says it all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def _clocked(state: CardState, time: float) -> CardState:
 def _asked(state: CardState, event: ApprovalRequested) -> CardState:
     if not event.number or any(question.number == event.number for question in state.questions):
         return state
-    question = Question(event.number, event.agent_id, event.tool, event.subject, event.rule)
+    question = Question(event.number, event.agent_id, event.tool, event.subject, event.rule, event.detail)
     return replace(state, questions=(*state.questions, question))
 
 

@@ -50,7 +50,8 @@ def _question(question: Question) -> dict[str, Any]:
         "agent_id": question.agent_id,
         "tool": line(question.tool, 60),
         "subject": clean_text(question.subject)[:MAX_SUBJECT],
-        "more": max(0, len(question.subject) - MAX_SUBJECT),
+        "detail": clean_text(question.detail)[:MAX_SUBJECT],
+        "more": max(0, len(question.subject) - MAX_SUBJECT) + max(0, len(question.detail) - MAX_SUBJECT),
         "rule": line(question.rule, 200),
     }
 

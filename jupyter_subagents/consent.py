@@ -6,14 +6,23 @@ from IPython.core.error import UsageError
 
 from easyagent.approvals import Decision
 from easyagent.models import ApprovalRequested
+from easyagent.plain_text import clean_text
 from jupyter_subagents.notebook import Notebook
 from jupyter_subagents.record_words import question_text
 
+SHOWN_LINES = 40
+
 
 def pending(notebook: Notebook) -> list[str]:
-    """All questions that wait, each in one line."""
-    words = notebook.words()
-    return [question_text(request.model_dump(), words) for _, request in _questions(notebook)]
+    """All questions that wait, each in one line, and below it what the call would change."""
+    words, said = notebook.words(), []
+    for _, request in _questions(notebook):
+        said.append(question_text(request.model_dump(), words))
+        lines = clean_text(request.detail).splitlines()
+        said += [f"    {text}" for text in lines[:SHOWN_LINES]]
+        if len(lines) > SHOWN_LINES:
+            said.append("    " + words["magic.more_lines"].format(n=len(lines) - SHOWN_LINES))
+    return said
 
 
 def allow(notebook: Notebook, words: list[str]) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from easyagent.approvals import new_id
-from easyagent.models import AgentEvent, ApprovalRequested
+from easyagent.approvals import new_request
+from easyagent.models import AgentEvent
 from easyagent.tools.base import Answer
 
 
@@ -25,9 +25,9 @@ class Questions:
         """How long it has waited for answers in all; waits at the same time count once."""
         return self._waited + (time.monotonic() - self._since if self._open else 0.0)
 
-    async def ask(self, tool: str, subject: str, rule: str) -> Answer:
+    async def ask(self, tool: str, subject: str, rule: str, detail: str) -> Answer:
         """See `easyagent.tools.base.Ask`."""
-        request = ApprovalRequested(approval_id=new_id(), tool=tool, subject=subject, rule=rule)
+        request = new_request(tool, subject, rule, detail)
         if not self._open:
             self._since = time.monotonic()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

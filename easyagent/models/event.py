@@ -152,6 +152,8 @@ class ApprovalRequested(_Event):
     tool: str
     subject: str
     """The command, the path, or what else the call is about."""
+    detail: str = ""
+    """What the call would change: for a file, a unified diff without its file names."""
     rule: str
     """Why it is asked."""
     number: int = 0

@@ -88,8 +88,8 @@ class StatsCounter:
 Answer = Literal["once", "run", "deny", "unanswered"]
 """To a question for consent: this call, all such calls of this run, or none; `unanswered` after half an hour."""
 
-Ask = Callable[[str, str, str], Awaitable[Answer]]
-"""Tool, what the call is about, and the rule that asks."""
+Ask = Callable[[str, str, str, str], Awaitable[Answer]]
+"""Tool, what the call is about, the rule that asks, and what the call would change."""
 
 
 @dataclass(slots=True, kw_only=True)

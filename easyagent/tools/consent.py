@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,23 @@ from easyagent.permissions import Decision, decide, decide_network, decide_outsi
 from easyagent.tools.base import ToolContext
 from easyagent.tools.paths import check_hidden, resolve, within
 
+MAX_DETAIL = 100_000
 
-async def permit(ctx: ToolContext, tool: str, arguments: Mapping[str, Any], *, inside_roots: bool = False) -> None:
-    """Return where the call may go on. Raises ToolError with the reason and what would allow it."""
+
+async def permit(
+    ctx: ToolContext,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    inside_roots: bool = False,
+    detail: Callable[[], str] = str,
+) -> None:
+    """Return where the call may go on; `detail` tells whoever is asked what it would change.
+
+    Raises ToolError with the reason and what would allow it.
+    """
     decision = decide(ctx.grants, tool, arguments, inside_roots=inside_roots)
-    await _settle(ctx, tool, subject_of(tool, arguments), decision)
+    await _settle(ctx, tool, subject_of(tool, arguments), decision, detail)
 
 
 async def permit_network(ctx: ToolContext, command: str) -> None:
@@ -36,11 +48,13 @@ async def readable(ctx: ToolContext, tool: str, text: str) -> Path:
     return path
 
 
-async def _settle(ctx: ToolContext, tool: str, subject: str, decision: Decision) -> None:
+async def _settle(
+    ctx: ToolContext, tool: str, subject: str, decision: Decision, detail: Callable[[], str] = str
+) -> None:
     if decision.effect == "allow" or (tool, decision.rule) in ctx.consents:
         return
     if decision.effect == "ask" and ctx.ask is not None:
-        answer = await ctx.ask(tool, subject, decision.rule)
+        answer = await ctx.ask(tool, subject, decision.rule, detail()[:MAX_DETAIL])
         if answer == "run":
             ctx.consents.add((tool, decision.rule))
         if answer in ("once", "run"):

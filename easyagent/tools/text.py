@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import hashlib
 import os
 import stat
@@ -98,3 +99,9 @@ def cut_middle(text: str, limit: int = RESULT_CHARACTERS) -> str:
         return text
     head, tail = limit * 2 // 3, limit // 3
     return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[-tail:]}"
+
+
+def difference(before: str, after: str) -> str:
+    """A unified diff without the names of files."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    return "\n".join(list(lines)[2:])

@@ -10,7 +10,8 @@
  * @typedef {{reported: boolean, tokens: string | null, cost: string | null}} Usage
  * @typedef {{reason: string, seconds: number} | null} Retry
  * @typedef {{
- *   number: number, agent_id: number | null, tool: string, subject: string, more: number, rule: string,
+ *   number: number, agent_id: number | null, tool: string, subject: string, detail: string, more: number,
+ *   rule: string,
  * }} Question
  * @typedef {{
  *   agent_id: number, type: string, summary: string, status: string, alive: boolean, background: boolean,
@@ -154,16 +155,25 @@ class StopButton {
   }
 }
 
+/** A change of a file, line by line. @param {HTMLElement} parent @param {string} diff */
+function drawDiff(parent, diff) {
+  for (const text of diff.split("\n")) {
+    const kind = { "+": "added", "-": "removed", "@": "place" }[text[0]] ?? "kept";
+    make("span", kind, parent).textContent = `${text}\n`;
+  }
+}
+
 /** A call that waits for consent: who asks, the whole input, and three answers. */
 class QuestionRow {
   /** @param {HTMLElement} parent @param {Strings} strings @param {Question} question @param {Model} model */
   constructor(parent, strings, question, model) {
-    const { number, agent_id: id, tool, subject, more, rule } = question;
+    const { number, agent_id: id, tool, subject, detail, more, rule } = question;
     this.root = make("li", "question", parent);
     this.root.tabIndex = -1;
     const who = id === null ? strings.main_agent : fill(strings.sub_agent, { id });
     make("div", "asks", this.root).textContent = fill(strings.asks, { who, tool });
     make("pre", "subject", this.root).textContent = subject;
+    if (detail) drawDiff(make("pre", "subject", this.root), detail);
     if (more) make("div", "rule", this.root).textContent = fill(strings.more_characters, { n: more });
     const foot = make("div", "question-foot", this.root);
     make("span", "rule", foot).textContent = fill(strings.asks_because, { rule });

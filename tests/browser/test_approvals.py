@@ -44,6 +44,7 @@ def test_calls_are_allowed_and_denied_by_a_click(lab, fake) -> None:
     asked = {row.locator(".subagents-asks").inner_text(): row for row in rows.all()}
     assert set(asked) == {"The main agent asks to use write_file", "Sub-agent 1 asks to use run_command"}
     assert COMMAND in rows.filter(has_text="run_command").locator(".subagents-subject").inner_text()
+    assert "+# notes" in rows.filter(has_text="write_file").inner_text()  # what it would change
     assert "waiting for approval" in lab.page.locator("[data-agent-id='1'] .subagents-badge").inner_text()
     lab.screenshot("approvals")
     rows.filter(has_text="write_file").get_by_role("button", name="Deny").click()
@@ -71,6 +72,7 @@ def test_a_line_answers_where_no_card_can_be_clicked(lab, fake) -> None:
     lab.page.wait_for_selector(".subagents-question")
     lab.run_cell(2)
     assert "approval 1: The main agent asks to use write_file: notes.md" in lab.cell_text(2)
+    assert "+# notes" in lab.cell_text(2)
     lab.run_cell(3)
     assert "name one that waits" in lab.cell_text(3)
     lab.run_cell(4)

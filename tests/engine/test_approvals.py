@@ -65,6 +65,43 @@ def test_once_asks_again_run_does_not_and_a_denial_is_its_own_result(tmp_path: P
     assert told[1].startswith("Error: the user denied run_command (echo hello > made.txt; echo done)")
 
 
+def test_who_is_asked_sees_what_a_write_would_change(tmp_path: Path) -> None:
+    (tmp_path / "kept.txt").write_text("one\ntwo\nthree\n")
+    writes = [
+        call("write_file", path="new.txt", content="first\nsecond\n"),
+        call("write_file", path="kept.txt", content="one\n2\nthree\n"),
+        call("edit_file", path="kept.txt", old_text="three", new_text="3"),
+    ]
+    with FakeOpenAI() as fake:
+        main = fake.script("main", match=for_main())
+        for write in writes:
+            main.reply(calls(write))
+        main.reply("Done.")
+        bench = run(fake, tmp_path, lambda bench: ask_and_answer(bench, "once", "deny", "once"), can_ask=True)
+    shown = [[line for line in asked.detail.splitlines() if line[0] in "+-"] for asked in bench.of(ApprovalRequested)]
+    assert shown == [["+first", "+second"], ["-two", "+2"], ["-three", "+3"]]
+    assert (tmp_path / "new.txt").read_text() == "first\nsecond\n"
+    assert (tmp_path / "kept.txt").read_text() == "one\ntwo\n3\n"
+
+
+def test_an_edit_is_refused_where_the_file_changed_while_the_user_was_asked(tmp_path: Path) -> None:
+    (tmp_path / "kept.txt").write_text("one\n")
+
+    async def scenario(bench: ConversationBench) -> None:
+        round_ = asyncio.create_task(bench.conversation.ask("Go."))
+        await bench.until(lambda: len(bench.of(ApprovalRequested)) == 1)
+        (tmp_path / "kept.txt").write_text("one\nand the user's line\n")
+        assert bench.conversation.approvals.answer(1, "once")
+        await round_
+
+    with FakeOpenAI() as fake:
+        edit = call("edit_file", path="kept.txt", old_text="one", new_text="1")
+        fake.script("main", match=for_main()).reply(calls(edit)).reply("Done.")
+        bench = run(fake, tmp_path, scenario, can_ask=True)
+    assert "has changed while the user was asked" in results(bench)[0]
+    assert (tmp_path / "kept.txt").read_text() == "one\nand the user's line\n"
+
+
 def test_where_nobody_can_answer_it_is_a_denial_at_once(tmp_path: Path) -> None:
     with FakeOpenAI() as fake:
         fake.script("main", match=for_main()).reply(calls(SHELL, call("write_file", path="a.txt", content="x"))).reply(

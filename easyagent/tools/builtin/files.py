@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from easyagent.tools.paths import (
     resolve_writable,
     within,
 )
-from easyagent.tools.text import LINE_CHARACTERS, RESULT_CHARACTERS, read_text
+from easyagent.tools.text import LINE_CHARACTERS, RESULT_CHARACTERS, difference, read_text
 
 MAX_ENTRIES = 1000
 
@@ -78,8 +79,9 @@ def _within_budget(lines: list[str]) -> list[str]:
 async def write_file(
     path: PathArgument, content: Annotated[str, Field(description="The whole new content.")], ctx: ToolContext
 ) -> ToolResult:
-    real, shown = await _writable(ctx, "write_file", path)
+    real, shown = _writable(ctx, path)
     data = content.encode("utf-8", "replace")
+    await _permit(ctx, "write_file", real, shown, lambda: _change_to(real, shown, content))
     _replace(real, shown, data)
     ctx.stats.written[shown] = None
     ctx.read_marks[shown] = hashlib.sha256(data).hexdigest()
@@ -94,7 +96,7 @@ async def edit_file(
     ctx: ToolContext,
     replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False,
 ) -> ToolResult:
-    real, shown = await _writable(ctx, "edit_file", path)
+    real, shown = _writable(ctx, path)
     file = read_text(real, shown)
     if file.cut:
         raise ToolError(f"{shown} is longer than 32 MB and cannot be edited.")
@@ -110,23 +112,48 @@ async def edit_file(
         raise ToolError(f"the text to replace was not found in {shown}; read the file and copy it exactly.")
     if count > 1 and not replace_all:
         raise ToolError(f"the text occurs {count} times in {shown}; add context to make it unique, or set replace_all.")
+    edited = file.text.replace(old, new)
     try:
-        data = file.encode(file.text.replace(old, new))
+        data = file.encode(edited)
     except UnicodeEncodeError as error:
         raise ToolError(f"the new text cannot be written in the file's encoding {file.encoding}.") from error
+    await _permit(ctx, "edit_file", real, shown, lambda: difference(file.text, edited))
     _replace(real, shown, data)
     ctx.stats.written[shown] = None
     ctx.read_marks[shown] = hashlib.sha256(data).hexdigest()
     return ToolResult(f"Replaced {count} occurrence{'s' if count > 1 else ''} in {shown}.")
 
 
-async def _writable(ctx: ToolContext, tool: str, path: str) -> tuple[Path, str]:
+def _writable(ctx: ToolContext, path: str) -> tuple[Path, str]:
     real = resolve_writable(ctx.workspace, path, ctx.access.write)
     shown = relative_to(ctx.workspace, real)
-    await permit(ctx, tool, {"path": shown}, inside_roots=within(real, ctx.roots))
     if real.is_dir():
         raise ToolError(f"{shown} is a directory; name a file.")
     return real, shown
+
+
+async def _permit(ctx: ToolContext, tool: str, real: Path, shown: str, change: Callable[[], str]) -> None:
+    before = _state(real)
+    await permit(ctx, tool, {"path": shown}, inside_roots=within(real, ctx.roots), detail=change)
+    if _state(real) != before:
+        raise ToolError(f"{shown} has changed while the user was asked; read it again before changing it.")
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    with contextlib.suppress(OSError):
+        information = path.stat()
+        return information.st_ino, information.st_size, information.st_mtime_ns
+    return None
+
+
+def _change_to(real: Path, shown: str, content: str) -> str:
+    """What writing `content` changes, for the one who is asked."""
+    if not real.exists():
+        return difference("", content)
+    try:
+        return difference(read_text(real, shown).text, content)
+    except ToolError:  # what it replaces is no text
+        return difference("", content)
 
 
 def _replace(path: Path, shown: str, data: bytes) -> None:
