@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pydantic
 import pytest
 
 from easyagent.permissions import Grants
@@ -180,42 +179,6 @@ def test_what_work_needs_goes_on_inside(house: House, command: str, expected: st
     result = run(house.context(confined=True, level="ask"), command)
     assert result.ok, result.content
     assert expected in result.content
-
-
-HOME_DRIVER = """
-import asyncio, shutil, sys
-from pathlib import Path
-from easyagent.permissions import Grants
-from easyagent.tools.base import ToolContext
-from easyagent.tools.builtin.command import run_command
-workspace = Path(sys.argv[1])
-for command in (sys.executable, "python"):
-    context = ToolContext(
-        workspace=workspace, language="en", grants=Grants("ask", {}, owns_roots=True, confined=True),
-        roots=(workspace / "out",), temporary=workspace.parent / "temporary",
-    )
-    code = "import pydantic, sys; print(sys.prefix)"
-    result = asyncio.run(run_command.run(command=f"{command} -c '{code}'; cat {workspace.parent}/secret", ctx=context))
-    print(result.content)
-"""
-
-
-def test_an_environment_in_a_hidden_folder_of_the_home_still_starts(tmp_path: Path) -> None:
-    """Where `python -m venv ~/.venv` puts it; what lies beside it in the home stays closed."""
-    home, workspace = tmp_path / "home", tmp_path / "home" / "project"
-    workspace.mkdir(parents=True)
-    (home / "secret").write_text("the secret")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / ".venv")], check=True)
-    packages = next(iter(sorted((home / ".venv" / "lib").iterdir()))) / "site-packages"
-    root = Path(__file__).parents[2]
-    (packages / "linked.pth").write_text(f"{Path(pydantic.__file__).parents[1]}\n{root}\n")
-    environment = {**os.environ, "HOME": str(home), "PATH": f"{home}/.venv/bin:/usr/bin:/bin"}
-    done = subprocess.run(
-        [home / ".venv" / "bin" / "python", "-c", HOME_DRIVER, str(workspace)],
-        env=environment, capture_output=True, text=True, check=True, cwd=workspace,
-    )  # fmt: skip
-    assert done.stdout.count(f"{home}/.venv\n") == 2 and "the secret" not in done.stdout
-    assert done.stdout.count("Permission denied") == 2
 
 
 def test_limits_hold_a_command_that_asks_for_too_much(house: House) -> None:
