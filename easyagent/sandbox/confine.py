@@ -9,17 +9,20 @@ else:  # run by path, beside these files
     import privileges  # type: ignore[no-redef,import-not-found]
     import seccomp  # type: ignore[no-redef,import-not-found]
 
-LEAST_LANDLOCK = 3
-"""The first that holds truncation of files."""
+HOLDS_TRUNCATION = 3
+"""The first Landlock that holds truncation of files; before it, seccomp does."""
 
 
-def confine(read: list[str], write: list[str], listing: list[str], *, network: bool) -> str:
+def confine(
+    read: list[str], write: list[str], listing: list[str], *, network: bool, most_landlock: int | None = None
+) -> str:
     """Confine this process for good; returns why it could not, or "". Call it before any thread exists."""
-    if landlock.version() < LEAST_LANDLOCK:
-        return f"Landlock {landlock.version()} does not hold truncation; {LEAST_LANDLOCK} is needed"
     try:
         privileges.drop()
-        landlock.restrict(read, write, listing, network=network)
+        abi = landlock.restrict(read, write, listing, network=network, most=most_landlock)
     except OSError as error:
         return f"the kernel refused the sandbox: {error}"
-    return "" if seccomp.install(network=network) else "seccomp is not available"
+    if not abi:
+        return "Landlock is not there or is switched off (Linux 5.13 has it)"
+    filtered = seccomp.install(network=network, truncation=abi >= HOLDS_TRUNCATION)
+    return "" if filtered else "seccomp is not available"

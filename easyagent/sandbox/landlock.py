@@ -58,14 +58,17 @@ def version() -> int:
         return 0
 
 
-def restrict(read: Iterable[str], write: Iterable[str], listing: Iterable[str] = (), *, network: bool) -> int:
+def restrict(
+    read: Iterable[str], write: Iterable[str], listing: Iterable[str] = (), *, network: bool, most: int | None = None
+) -> int:
     """Confine this thread and what it starts from now on: call it before any thread exists.
 
     `listing`: directories whose names, and those of all below, can be listed, but not read. Paths that do not exist are
-    passed over. Without `network` no TCP port can be bound or connected to (ABI 4).
-    Returns the ABI in force, 0 where nothing was done. Raises OSError where the kernel refuses.
+    passed over. Without `network` no TCP port can be bound or connected to (ABI 4). `most`: the ABI to stop at, which
+    gives what an older kernel gives. Returns the ABI in force, 0 where nothing was done. Raises OSError where the
+    kernel refuses.
     """
-    abi = version()
+    abi = version() if most is None else min(version(), most)
     if abi == 0:
         return 0
     files = _FIRST_VERSION

@@ -41,17 +41,22 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     import confine  # type: ignore[import-not-found]
     import landlock  # type: ignore[import-not-found]
 
-    fault = confine.confine(request["read"], request["write"], [], network=False)
+    fault = confine.confine(
+        request["read"], request["write"], [], network=False, most_landlock=request["most_landlock"]
+    )
     if fault:
         return {"error": fault}
-    inside, parent = pathlib.Path(request["inside"], "file"), os.getppid()
+    inside, parent, readable = pathlib.Path(request["inside"], "file"), os.getppid(), request["readable"]
     return {
-        "landlock": landlock.version(),
+        "landlock": min(landlock.version(), request["most_landlock"] or landlock.version()),
         "write inside": attempt(lambda: inside.write_text("x")),
+        "overwrite inside": attempt(lambda: inside.write_text("xyz")),
         "read inside": attempt(lambda: inside.read_text()),
         "socket pair": attempt(close_pair),
         "read outside": attempt(lambda: pathlib.Path(request["canary"]).read_text()),
         "write outside": attempt(lambda: pathlib.Path(request["canary"]).write_text("x")),
+        "truncate what is read only": attempt(lambda: os.truncate(readable, 0)),
+        "empty what is read only": attempt(lambda: os.close(os.open(readable, os.O_RDONLY | os.O_TRUNC))),
         "tcp": attempt(lambda: connect_tcp(request["port"])),
         "unix socket": attempt(lambda: connect_unix(request["socket"])),
         "environment of the parent": attempt(lambda: pathlib.Path(f"/proc/{parent}/environ").read_bytes()),

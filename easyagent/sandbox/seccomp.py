@@ -2,21 +2,24 @@
 
 Denied with EPERM: sockets other than TCP where the network is granted and all but socketpairs where it is
 not, io_uring, ptrace and its kin, keyrings, bpf, userfaultfd, user namespaces' way around (mount, unshare,
-setns), and typing into the terminal (TIOCSTI). Numbers are those of the x86_64 and aarch64 system call tables.
+setns), and typing into the terminal (TIOCSTI). Where Landlock does not hold truncation (before ABI 3), also
+truncation by path, and opening for reading with O_TRUNC, which empties a file that may only be read. Numbers are
+those of the x86_64 and aarch64 system call tables.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import platform
 import struct
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER_MODE = 38, 22, 2
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _KILL_PROCESS = 0x7FFF0000, 0x80000000
-_DENY = 0x00050000 | errno.EPERM
-_OFFSET_NUMBER, _OFFSET_ARCHITECTURE, _OFFSET_FIRST, _OFFSET_SECOND = 0, 4, 16, 24
+_DENY, _ABSENT = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+_OFFSET_NUMBER, _OFFSET_ARCHITECTURE, _OFFSET_FIRST, _OFFSET_SECOND, _OFFSET_THIRD = 0, 4, 16, 24, 32
 _X32_BIT = 0x40000000
 _TIOCSTI = 0x5412
 
@@ -38,6 +41,13 @@ _TABLES: dict[str, tuple[int, int, int, tuple[int, ...]]] = {
     ),
 }  # fmt: skip
 
+_OPENAT2 = 437
+_OPENING: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {
+    # truncate, and each call that opens with the place of its flags
+    "x86_64": (76, ((2, _OFFSET_SECOND), (257, _OFFSET_THIRD))),
+    "aarch64": (45, ((56, _OFFSET_THIRD),)),
+}
+
 Instruction = tuple[int, int, int, int]
 
 
@@ -50,15 +60,15 @@ def supported() -> bool:
     return platform.machine() in _TABLES
 
 
-def install(*, network: bool) -> bool:
+def install(*, network: bool, truncation: bool = True) -> bool:
     """Put the filter on this process and all it starts; False where the machine is unknown or the kernel refuses.
 
     `network` leaves IPv4, IPv6 and netlink (name resolution reads it) sockets open; unix sockets stay closed,
-    since local daemons such as Docker's give away the machine.
+    since local daemons such as Docker's give away the machine. `truncation`: it is held by other means.
     """
     if not supported():
         return False
-    program = _program(allowed_families=(_INET, _INET6, _NETLINK) if network else ())
+    program = _program(allowed_families=(_INET, _INET6, _NETLINK) if network else (), truncation=truncation)
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     header = _Program(len(program), ctypes.addressof(buffer))
@@ -68,7 +78,7 @@ def install(*, network: bool) -> bool:
     return bool(libc.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(header), 0, 0) == 0)
 
 
-def _program(*, allowed_families: tuple[int, ...]) -> list[Instruction]:
+def _program(*, allowed_families: tuple[int, ...], truncation: bool) -> list[Instruction]:
     architecture, socket, ioctl, denied = _TABLES[platform.machine()]
     program: list[Instruction] = [
         (_LOAD, 0, 0, _OFFSET_ARCHITECTURE),
@@ -80,6 +90,8 @@ def _program(*, allowed_families: tuple[int, ...]) -> list[Instruction]:
         program += [(_JUMP_GREATER_EQUAL, 0, 1, _X32_BIT), (_RETURN, 0, 0, _DENY)]
     for number in denied:
         program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY)]
+    if not truncation:
+        program += _no_truncation()
     families: list[Instruction] = []
     for family in allowed_families:
         families += [(_JUMP_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
@@ -96,4 +108,25 @@ def _program(*, allowed_families: tuple[int, ...]) -> list[Instruction]:
         (_RETURN, 0, 0, _DENY),
         (_RETURN, 0, 0, _ALLOW),
     ]
+    return program
+
+
+def _no_truncation() -> list[Instruction]:
+    """By path, and by an opening for reading. openat2 hides its flags from a filter: programs do without it."""
+    truncate, openings = _OPENING[platform.machine()]
+    program: list[Instruction] = [
+        (_JUMP_EQUAL, 0, 1, truncate),
+        (_RETURN, 0, 0, _DENY),
+        (_JUMP_EQUAL, 0, 1, _OPENAT2),
+        (_RETURN, 0, 0, _ABSENT),
+    ]
+    for number, place in openings:
+        program += [
+            (_JUMP_EQUAL, 0, 4, number),
+            (_LOAD, 0, 0, place),
+            (_AND, 0, 0, os.O_TRUNC | os.O_ACCMODE),
+            (_JUMP_EQUAL, 0, 1, os.O_TRUNC | os.O_RDONLY),
+            (_RETURN, 0, 0, _DENY),
+            (_LOAD, 0, 0, _OFFSET_NUMBER),  # the accumulator may hold the flags
+        ]
     return program
